@@ -1,0 +1,69 @@
+//! The `sparrow` command: arguments, sessions, printing, generated data.
+//!
+//! Results go to stdout, everything else to stderr. Exit codes: 0, 1 for a failure, 2 for wrong usage.
+
+mod generate;
+mod output;
+mod print;
+mod progress;
+mod session;
+mod shell;
+mod sql;
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+/// Kernel sparse coding over Parquet, in SQL.
+#[derive(Debug, Parser)]
+#[command(name = "sparrow", version, about, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run SQL with all sparse_ functions; files are tables: FROM 'x.parquet'
+    Sql(sql::SqlArguments),
+    /// Make data from a seed
+    #[command(subcommand)]
+    Generate(generate::GenerateArguments),
+}
+
+/// Runs the command with the process's arguments.
+pub fn main() -> ExitCode {
+    // clap prints help and usage errors itself, the latter with exit code 2.
+    let matches = Arguments::command().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let result = match arguments.command {
+        Command::Sql(mut arguments) => {
+            // Cannot be absent: this is the subcommand that was parsed.
+            let matches = matches.subcommand().map(|(_, matches)| matches);
+            arguments.remember_order(matches);
+            runtime().and_then(|runtime| runtime.block_on(sql::run(arguments)))
+        }
+        Command::Generate(arguments) => generate::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    // Planning recurses deeply.
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.enable_all().thread_stack_size(8 << 20).build().context("cannot start the async runtime")
+}
+
+/// Whoever reads our output may stop reading, as `head` does.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,50 @@
+//! Files that appear whole or not at all.
+
+use std::path::Path;
+
+use anyhow::Context;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::basic::{Compression, ZstdLevel};
+use datafusion::parquet::file::properties::WriterProperties;
+
+/// A Parquet file that is written beside its destination and renamed when it is complete.
+pub(super) struct ParquetOutput<'a> {
+    writer: ArrowWriter<tempfile::NamedTempFile>,
+    path: &'a Path,
+}
+
+impl<'a> ParquetOutput<'a> {
+    pub fn create(path: &'a Path, schema: SchemaRef) -> anyhow::Result<Self> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let file = tempfile::Builder::new().prefix(".sparrow-").tempfile_in(folder);
+        let file = file.with_context(|| format!("cannot write into {}", folder.display()))?;
+        let level = ZstdLevel::try_new(9)?;
+        let properties = WriterProperties::builder().set_compression(Compression::ZSTD(level)).build();
+        let writer = ArrowWriter::try_new(file, schema, Some(properties))?;
+        Ok(Self { writer, path })
+    }
+
+    pub fn write(&mut self, batch: &RecordBatch) -> anyhow::Result<()> {
+        self.writer.write(batch).with_context(|| format!("cannot write {}", self.path.display()))
+    }
+
+    pub fn finish(self) -> anyhow::Result<()> {
+        let whole = || format!("cannot write {}", self.path.display());
+        let file = self.writer.into_inner().with_context(whole)?;
+        make_readable(&file);
+        file.persist(self.path).map(|_| ()).with_context(whole)
+    }
+}
+
+/// Temporary files are private; results are as readable as any new file.
+#[cfg(unix)]
+fn make_readable(file: &tempfile::NamedTempFile) {
+    use std::os::unix::fs::PermissionsExt;
+    // Where this fails the file is merely private.
+    let _ = file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644));
+}
+
+#[cfg(not(unix))]
+fn make_readable(_file: &tempfile::NamedTempFile) {}

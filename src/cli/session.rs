@@ -1,0 +1,23 @@
+//! The session that commands run in.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use datafusion::execution::config::SessionConfig;
+use datafusion::prelude::SessionContext;
+
+use super::progress::TrainingProgress;
+use crate::sql::register_all_with;
+
+/// A session with all functions, files as tables, and `SHOW FUNCTIONS`.
+pub(super) fn session(threads: Option<usize>, progress: Arc<TrainingProgress>) -> anyhow::Result<SessionContext> {
+    let mut config = SessionConfig::from_env()?.with_information_schema(true);
+    if let Some(threads) = threads {
+        config = config.with_target_partitions(threads);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+        pool.context("cannot set the number of threads")?;
+    }
+    let mut session = SessionContext::new_with_config(config).enable_url_table();
+    register_all_with(&mut session, progress)?;
+    Ok(session)
+}

@@ -1,0 +1,7 @@
+//! The `sparrow` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    sparrow::cli::main()
+}

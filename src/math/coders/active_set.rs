@@ -1,0 +1,263 @@
+//! The lasso on a small set of atoms, solved exactly.
+//!
+//! Coordinate descent finds which weights are nonzero and their signs quickly, but crawls to their
+//! values when atoms are alike. With signs fixed the problem is a linear system, so each sweep is
+//! followed by a Newton step on the nonzeros, `K_SS d = g_S - lambda sign(w_S)` by Cholesky, with a
+//! line search over the points where a weight would change its sign. No step raises the objective.
+
+use super::batch::Solution;
+use super::lasso::{Lasso, soft_threshold};
+use crate::math::signals::{add_scaled, dot};
+
+/// A pivot below this share of its diagonal entry counts as linear dependence.
+const DEPENDENT: f64 = 1e-13;
+
+/// Atoms, their weights, and everything about them that a solve touches.
+#[derive(Debug, Default)]
+pub(super) struct ActiveSet {
+    pub atoms: Vec<u32>,
+    pub weights: Vec<f64>,
+    /// `g = k - K w` at the set's atoms, valid after `solve`.
+    pub correlations: Vec<f64>,
+    similarities: Vec<f64>,
+    /// The gram matrix of the set by rows, `stride` apart.
+    gram: Vec<f64>,
+    stride: usize,
+    newton: Newton,
+    /// Sweeps and single updates since `clear`.
+    pub rounds: usize,
+    pub updates: u64,
+}
+
+/// Scratch of the Newton step.
+#[derive(Debug, Default)]
+struct Newton {
+    /// Positions in the set of the weights that move.
+    support: Vec<usize>,
+    factor: Vec<f64>,
+    direction: Vec<f64>,
+    breakpoints: Vec<f64>,
+}
+
+impl ActiveSet {
+    pub fn clear(&mut self) {
+        self.atoms.clear();
+        self.weights.clear();
+        self.correlations.clear();
+        self.similarities.clear();
+        self.rounds = 0;
+        self.updates = 0;
+    }
+
+    pub fn len(&self) -> usize {
+        self.atoms.len()
+    }
+
+    pub fn add(&mut self, problem: &Lasso<'_>, atom: usize, weight: f64) {
+        let old = self.len();
+        if old == self.stride {
+            self.widen(old);
+        }
+        self.atoms.push(atom as u32);
+        self.weights.push(weight);
+        self.similarities.push(problem.similarities[atom]);
+        let row = problem.gram.row(atom);
+        for (i, other) in self.atoms.iter().enumerate() {
+            let value = row[*other as usize];
+            self.gram[old * self.stride + i] = value;
+            self.gram[i * self.stride + old] = value;
+        }
+    }
+
+    fn widen(&mut self, used: usize) {
+        let wider = (2 * self.stride).max(16);
+        let mut gram = vec![0.0; wider * wider];
+        for i in 0..used {
+            let row = &self.gram[i * self.stride..i * self.stride + used];
+            gram[i * wider..i * wider + used].copy_from_slice(row);
+        }
+        self.gram = gram;
+        self.stride = wider;
+    }
+
+    fn gram_row(&self, i: usize) -> &[f64] {
+        &self.gram[i * self.stride..i * self.stride + self.len()]
+    }
+
+    /// Minimises over the set's weights; false if the rounds ran out.
+    pub fn solve(&mut self, problem: &Lasso<'_>) -> bool {
+        let accepted = 0.5 * problem.tolerance;
+        self.refresh();
+        loop {
+            self.sweep(problem);
+            if self.gap(problem) <= accepted {
+                // Sweeps update correlations step by step; judge by fresh ones.
+                self.refresh();
+                if self.gap(problem) <= accepted {
+                    return true;
+                }
+            }
+            self.newton_step(problem);
+            self.refresh();
+            if self.gap(problem) <= accepted {
+                return true;
+            }
+            if self.rounds >= problem.max_rounds {
+                return false;
+            }
+        }
+    }
+
+    /// One round of coordinate descent (eq. 9) over the set.
+    fn sweep(&mut self, problem: &Lasso<'_>) {
+        let count = self.len();
+        for i in 0..count {
+            let row = &self.gram[i * self.stride..i * self.stride + count];
+            let diagonal = row[i];
+            if diagonal <= 0.0 {
+                continue;
+            }
+            let z = self.correlations[i] + diagonal * self.weights[i];
+            let new = soft_threshold(z, problem.lambda) / diagonal;
+            let change = new - self.weights[i];
+            if change != 0.0 {
+                self.weights[i] = new;
+                add_scaled(&mut self.correlations, -change, row);
+            }
+        }
+        self.rounds += 1;
+        self.updates += count as u64;
+    }
+
+    /// Computes the correlations from the weights.
+    fn refresh(&mut self) {
+        let count = self.len();
+        self.correlations.clear();
+        self.correlations.extend_from_slice(&self.similarities);
+        for i in 0..count {
+            if self.weights[i] != 0.0 {
+                let row = &self.gram[i * self.stride..i * self.stride + count];
+                add_scaled(&mut self.correlations, -self.weights[i], row);
+            }
+        }
+    }
+
+    /// Moves the nonzero weights towards the minimum for their present signs, as far as pays.
+    fn newton_step(&mut self, problem: &Lasso<'_>) {
+        let mut newton = std::mem::take(&mut self.newton);
+        newton.factorise(self);
+        newton.solve(self, problem.lambda);
+        let step = newton.best_step(self, problem.lambda);
+        for (&i, d) in newton.support.iter().zip(&newton.direction) {
+            let crossing = -self.weights[i] / d;
+            // A weight whose crossing is the step lands on zero exactly.
+            self.weights[i] = if crossing == step { 0.0 } else { self.weights[i] + step * d };
+        }
+        self.updates += newton.support.len() as u64;
+        self.newton = newton;
+    }
+
+    /// The largest violation of the optimality conditions within the set.
+    pub fn gap(&self, problem: &Lasso<'_>) -> f64 {
+        let pairs = self.weights.iter().zip(&self.correlations);
+        pairs.map(|(w, g)| problem.violation(*w, *g)).fold(0.0, f64::max)
+    }
+
+    pub fn objective(&self, problem: &Lasso<'_>) -> f64 {
+        let entries = self.atoms.iter().zip(&self.weights).zip(&self.correlations);
+        let nonzeros = entries.filter(|((_, w), _)| **w != 0.0);
+        problem.objective(nonzeros.map(|((atom, w), g)| (*atom as usize, *w, *g)))
+    }
+
+    /// Writes the nonzeros in ascending order of atoms.
+    pub fn write_solution(&mut self, solution: &mut Solution) {
+        let order = &mut self.newton.support;
+        order.clear();
+        order.extend((0..self.atoms.len()).filter(|i| self.weights[*i] != 0.0));
+        order.sort_unstable_by_key(|i| self.atoms[*i]);
+        solution.atoms.clear();
+        solution.weights.clear();
+        solution.atoms.extend(order.iter().map(|i| self.atoms[*i]));
+        solution.weights.extend(order.iter().map(|i| self.weights[*i]));
+    }
+}
+
+impl Newton {
+    /// Cholesky factor of the gram matrix of the nonzeros, leaving out atoms that depend linearly
+    /// on those before them; these keep their weights for this step.
+    fn factorise(&mut self, set: &ActiveSet) {
+        let count = set.weights.iter().filter(|w| **w != 0.0).count();
+        self.support.clear();
+        self.factor.clear();
+        self.factor.resize(count * count, 0.0);
+        for (i, _) in set.weights.iter().enumerate().filter(|(_, w)| **w != 0.0) {
+            let rank = self.support.len();
+            let (done, rest) = self.factor.split_at_mut(rank * count);
+            let row = &mut rest[..rank + 1];
+            let gram = set.gram_row(i);
+            for (j, &other) in self.support.iter().enumerate() {
+                let before = &done[j * count..j * count + j + 1];
+                row[j] = (gram[other] - dot(&row[..j], &before[..j])) / before[j];
+            }
+            let pivot = gram[i] - dot(&row[..rank], &row[..rank]);
+            if pivot > DEPENDENT * gram[i] {
+                row[rank] = pivot.sqrt();
+                self.support.push(i);
+            } else {
+                row.fill(0.0);
+            }
+        }
+        // Rows of the factor are `count` apart: remember it through the direction's capacity.
+        self.direction.clear();
+        self.direction.resize(count, 0.0);
+    }
+
+    /// `K_SS d = g_S - lambda sign(w_S)`.
+    fn solve(&mut self, set: &ActiveSet, lambda: f64) {
+        let (count, rank) = (self.direction.len(), self.support.len());
+        for r in 0..rank {
+            let i = self.support[r];
+            let right = set.correlations[i] - lambda.copysign(set.weights[i]);
+            let row = &self.factor[r * count..r * count + r + 1];
+            self.direction[r] = (right - dot(&row[..r], &self.direction[..r])) / row[r];
+        }
+        for r in (0..rank).rev() {
+            let row = &self.factor[r * count..r * count + r + 1];
+            self.direction[r] /= row[r];
+            let value = self.direction[r];
+            add_scaled(&mut self.direction[..r], -value, &row[..r]);
+        }
+        self.direction.truncate(rank);
+    }
+
+    /// The step in (0, 1] with the lowest objective among 1 and the sign changes before it.
+    fn best_step(&mut self, set: &ActiveSet, lambda: f64) -> f64 {
+        let (mut linear, mut curvature) = (0.0, 0.0);
+        self.breakpoints.clear();
+        for (&i, d) in self.support.iter().zip(&self.direction) {
+            let (weight, correlation) = (set.weights[i], set.correlations[i]);
+            linear -= correlation * d;
+            curvature += d * (correlation - lambda.copysign(weight));
+            let crossing = -weight / d;
+            if crossing > 0.0 && crossing < 1.0 {
+                self.breakpoints.push(crossing);
+            }
+        }
+        if self.breakpoints.is_empty() {
+            return 1.0;
+        }
+        let objective = |step: f64| {
+            let norm = |(&i, d): (&usize, &f64)| (set.weights[i] + step * d).abs() - set.weights[i].abs();
+            let penalty: f64 = self.support.iter().zip(&self.direction).map(norm).sum();
+            step * (linear + 0.5 * step * curvature) + lambda * penalty
+        };
+        let mut best = (objective(1.0), 1.0);
+        for crossing in &self.breakpoints {
+            let value = objective(*crossing);
+            if value < best.0 || (value == best.0 && *crossing < best.1) {
+                best = (value, *crossing);
+            }
+        }
+        best.1
+    }
+}

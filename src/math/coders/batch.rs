@@ -1,0 +1,125 @@
+//! Coding signals one by one, in parallel blocks that share a product and a workspace.
+
+use rayon::prelude::*;
+use sprs::CsMatI;
+
+use super::active_set::ActiveSet;
+use super::codes::{Codes, ExitReason, SignalReport};
+use super::lasso::Lasso;
+use super::CoderOptions;
+use crate::math::product::BLOCK;
+use crate::math::signals::Rows;
+use crate::math::{PreparedDictionary, Result, Signals};
+
+/// What a solver leaves in the workspace: the nonzeros, in ascending order of atoms.
+#[derive(Debug, Default)]
+pub(super) struct Solution {
+    pub atoms: Vec<u32>,
+    pub weights: Vec<f64>,
+}
+
+/// Memory that a solver reuses from signal to signal.
+#[derive(Debug, Default)]
+pub(super) struct Workspace {
+    pub solution: Solution,
+    pub set: ActiveSet,
+    pub fksc: super::fksc::State,
+    pub correlations: Vec<f64>,
+    pub weights: Vec<f64>,
+}
+
+/// Codes of one block, in the layout of a sparse matrix.
+#[derive(Default)]
+struct BlockCodes {
+    ends: Vec<usize>,
+    atoms: Vec<u32>,
+    weights: Vec<f64>,
+    reports: Vec<SignalReport>,
+}
+
+/// Runs `solve` for every signal; blocks are independent, so neither their size nor the number of
+/// threads changes a code.
+pub(super) fn code_each(
+    dictionary: &PreparedDictionary,
+    signals: &Signals<'_>,
+    options: &CoderOptions,
+    solve: impl Fn(&Lasso<'_>, &mut Workspace) -> SignalReport + Sync,
+) -> Result<Codes> {
+    let kernel = dictionary.dictionary().kernel();
+    let gram = dictionary.gram();
+    let code_block = |scratch: &mut (Rows, Vec<f64>, Workspace), block: usize| -> Result<BlockCodes> {
+        let (rows, similarities, workspace) = scratch;
+        let first = block * BLOCK;
+        let last = (first + BLOCK).min(signals.len());
+        rows.fill(&signals.rows()[first..last], dictionary.centre(), first)?;
+        kernel.similarities(rows, dictionary.rows(), similarities);
+        let mut codes = BlockCodes::default();
+        for (similarities, square) in similarities.chunks_exact(gram.atoms).zip(&rows.squares) {
+            let self_similarity = kernel.self_similarity(*square);
+            let problem = Lasso {
+                gram,
+                similarities,
+                self_similarity,
+                lambda: options.lambda(),
+                // Weights and correlations of a kernel that is not bounded by 1 scale with it.
+                tolerance: options.tolerance.get() * (self_similarity.abs() * gram.largest).sqrt().max(f64::MIN_POSITIVE),
+                max_rounds: options.max_rounds,
+            };
+            let mut report = solve(&problem, workspace);
+            if let Some(most) = options.max_nonzeros {
+                keep_largest(&problem, workspace, most, &mut report);
+            }
+            codes.atoms.extend_from_slice(&workspace.solution.atoms);
+            codes.weights.extend_from_slice(&workspace.solution.weights);
+            codes.ends.push(codes.atoms.len());
+            codes.reports.push(report);
+        }
+        Ok(codes)
+    };
+    let blocks: Vec<BlockCodes> = (0..signals.len().div_ceil(BLOCK))
+        .into_par_iter()
+        .map_init(Default::default, code_block)
+        .collect::<Result<_>>()?;
+    Ok(concatenate(blocks, signals.len(), gram.atoms))
+}
+
+/// Cuts a code down to its `most` largest weights and fits those again.
+fn keep_largest(problem: &Lasso<'_>, workspace: &mut Workspace, most: usize, report: &mut SignalReport) {
+    let Workspace { solution, set, .. } = workspace;
+    if solution.atoms.len() <= most {
+        return;
+    }
+    let mut order: Vec<usize> = (0..solution.atoms.len()).collect();
+    order.sort_by(|a, b| solution.weights[*b].abs().total_cmp(&solution.weights[*a].abs()));
+    order.truncate(most);
+    order.sort_unstable();
+    set.clear();
+    for kept in order {
+        let atom = solution.atoms[kept] as usize;
+        set.add(problem, atom, solution.weights[kept]);
+    }
+    set.solve(problem);
+    set.write_solution(solution);
+    report.rounds += set.rounds as u32;
+    report.updates += set.updates;
+    report.objective = set.objective(problem);
+    report.gap = set.gap(problem);
+    report.exit = ExitReason::Truncated;
+}
+
+fn concatenate(blocks: Vec<BlockCodes>, signals: usize, atoms: usize) -> Codes {
+    let nonzeros = blocks.iter().map(|block| block.atoms.len()).sum();
+    let mut starts = Vec::with_capacity(signals + 1);
+    let mut indices = Vec::with_capacity(nonzeros);
+    let mut weights = Vec::with_capacity(nonzeros);
+    let mut reports = Vec::with_capacity(signals);
+    starts.push(0);
+    for block in blocks {
+        let offset = indices.len();
+        starts.extend(block.ends.iter().map(|end| offset + end));
+        indices.extend_from_slice(&block.atoms);
+        weights.extend_from_slice(&block.weights);
+        reports.extend_from_slice(&block.reports);
+    }
+    Codes { weights: CsMatI::new((signals, atoms), starts, indices, weights), reports }
+}

@@ -1,0 +1,56 @@
+//! What coding gives: a sparse matrix and, for every signal, the evidence of its quality.
+
+use sprs::CsMatI;
+
+/// Why a coder stopped working on a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExitReason {
+    /// The optimality gap is within the tolerance.
+    Converged,
+    /// The rounds allowed were used up first.
+    MaxRounds,
+    /// More nonzeros than allowed; the largest were kept and fitted again.
+    Truncated,
+}
+
+/// The evidence for one code.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SignalReport {
+    /// `1/2 ||phi(y) - phi(X) w||^2 + lambda ||w||_1`.
+    pub objective: f64,
+    /// Rounds over the working set.
+    pub rounds: u32,
+    /// Single weights that were updated (eq. 9).
+    pub updates: u64,
+    /// The largest violation of the optimality conditions; 0 at the exact solution.
+    pub gap: f64,
+    /// Why the coder stopped.
+    pub exit: ExitReason,
+}
+
+/// The codes of a batch: one row per signal, one column per atom.
+#[derive(Debug, Clone)]
+pub struct Codes {
+    /// The weights; columns of a row are in ascending order.
+    pub weights: CsMatI<f64, u32, usize>,
+    /// One report per row.
+    pub reports: Vec<SignalReport>,
+}
+
+impl Codes {
+    /// The objectives' sum.
+    pub fn objective(&self) -> f64 {
+        self.reports.iter().map(|report| report.objective).sum()
+    }
+
+    /// The worst optimality gap of the batch.
+    pub fn worst_gap(&self) -> f64 {
+        self.reports.iter().fold(0.0, |worst, report| report.gap.max(worst))
+    }
+
+    /// The nonzeros of the batch.
+    pub fn nonzeros(&self) -> usize {
+        self.weights.nnz()
+    }
+}

@@ -1,0 +1,14 @@
+//! The pre-image under the linear kernel: `y = X w`.
+
+use super::{Decoder, Support};
+
+/// `y = X w`.
+#[derive(Debug, Clone, Copy)]
+pub struct LinearPreimage;
+
+impl Decoder for LinearPreimage {
+    fn coefficients(&self, support: &Support, coefficients: &mut Vec<f64>) {
+        coefficients.clear();
+        coefficients.extend_from_slice(&support.weights);
+    }
+}

@@ -1,0 +1,117 @@
+//! The pre-image under the RBF kernel (paper 1, eq. 19).
+//!
+//! `||phi(y) - phi(X) w||^2` is smallest where `s(y) = sum w_j k(y, x_j)` is largest. Setting its
+//! gradient to zero gives the fixed point `y <- sum w_j k_j x_j / sum w_j k_j`, whose coefficients
+//! add up to 1, so that distances follow from those between atoms alone:
+//! `|y - x_i|^2 = sum_j a_j d_ij - 1/2 sum_jl a_j a_l d_jl`.
+//!
+//! Weights of both signs can make the fixed point overshoot or its denominator vanish. Where
+//! `s(y) > 0` the step towards the fixed point is an ascent direction, so it is halved until `s`
+//! grows; and the search starts from `X w / sum w` or from the best single atom, whichever is better.
+
+use super::{Decoder, Support};
+use crate::math::exp::exp;
+use crate::math::kernels::Rbf;
+use crate::math::signals::dot;
+
+const MAX_STEPS: usize = 200;
+const MAX_HALVINGS: usize = 40;
+/// Change of the coefficients below which the search ends.
+const SETTLED: f64 = 1e-12;
+/// Relative loss of `s` that counts as rounding: near its maximum `s` is flat, and the fixed point
+/// goes on improving the coefficients when `s` no longer shows it.
+const ROUNDING: f64 = 1e-14;
+
+/// The fixed point with a line search.
+#[derive(Debug, Clone, Copy)]
+pub struct RbfPreimage {
+    factor: f64,
+}
+
+impl RbfPreimage {
+    /// The solver for this kernel.
+    pub fn new(kernel: Rbf) -> Self {
+        Self { factor: -0.5 / (kernel.sigma() * kernel.sigma()) }
+    }
+
+    /// Fills `pulls` with `w_j k(y, x_j)` for `y = sum a_j x_j`; gives their sum `s(y)`.
+    fn pulls(&self, distances: &[f64], weights: &[f64], point: &[f64], pulls: &mut [f64]) -> f64 {
+        let count = weights.len();
+        for (pull, row) in pulls.iter_mut().zip(distances.chunks_exact(count)) {
+            *pull = dot(row, point);
+        }
+        let spread = 0.5 * dot(pulls, point);
+        for (pull, weight) in pulls.iter_mut().zip(weights) {
+            *pull = weight * exp((*pull - spread).max(0.0) * self.factor);
+        }
+        pulls.iter().sum()
+    }
+}
+
+impl Decoder for RbfPreimage {
+    fn coefficients(&self, support: &Support, point: &mut Vec<f64>) {
+        let count = support.len();
+        let weights = &support.weights;
+        let distances = squared_distances(support);
+        let mut pulls = vec![0.0; count];
+        let mut trial = vec![0.0; count];
+        let mut trial_pulls = vec![0.0; count];
+
+        point.clear();
+        let total: f64 = weights.iter().sum();
+        point.extend(weights.iter().map(|weight| weight / total));
+        let mut value = if point.iter().all(|a| a.is_finite()) {
+            self.pulls(&distances, weights, point, &mut pulls)
+        } else {
+            f64::NEG_INFINITY
+        };
+        for atom in 0..count {
+            trial.fill(0.0);
+            trial[atom] = 1.0;
+            let here = self.pulls(&distances, weights, &trial, &mut trial_pulls);
+            // Also taken where the start is NaN.
+            if !(value >= here) {
+                value = here;
+                point.copy_from_slice(&trial);
+                pulls.copy_from_slice(&trial_pulls);
+            }
+        }
+        for _ in 0..MAX_STEPS {
+            // Without a positive pull there is no fixed point to move to: the best atom stands.
+            if value <= 0.0 {
+                return;
+            }
+            let Some(better) = (0..MAX_HALVINGS).find_map(|halvings| {
+                let step = 0.5f64.powi(halvings as i32);
+                for ((t, a), pull) in trial.iter_mut().zip(point.iter()).zip(&pulls) {
+                    *t = a + step * (pull / value - a);
+                }
+                let there = self.pulls(&distances, weights, &trial, &mut trial_pulls);
+                (there >= value * (1.0 - ROUNDING)).then_some(there)
+            }) else {
+                return;
+            };
+            let change = point.iter().zip(&trial).fold(0.0f64, |m, (a, t)| m.max((a - t).abs()));
+            value = better;
+            point.copy_from_slice(&trial);
+            pulls.copy_from_slice(&trial_pulls);
+            if change <= SETTLED {
+                return;
+            }
+        }
+    }
+}
+
+fn squared_distances(support: &Support) -> Vec<f64> {
+    let count = support.len();
+    let square = |i: usize| support.products[i * count + i];
+    let mut distances = vec![0.0; count * count];
+    for i in 0..count {
+        for j in 0..i {
+            let distance = (square(i) + square(j) - 2.0 * support.products[i * count + j]).max(0.0);
+            distances[i * count + j] = distance;
+            distances[j * count + i] = distance;
+        }
+    }
+    distances
+}

@@ -1,0 +1,103 @@
+//! Learners: a sample of signals to a dictionary.
+//!
+//! To add a learner: a file beside this one that implements [`Learner`], and a line in [`all`].
+
+mod gradient;
+mod kscdl;
+mod options;
+
+use std::fmt::Debug;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+pub use kscdl::Kscdl;
+pub use options::LearnerOptions;
+
+use super::kernels::unknown;
+use super::{Dictionary, Kernel, Result, Sample, Signals};
+
+/// Learns dictionaries.
+pub trait Learner: Debug + Send + Sync {
+    /// The name users write.
+    fn name(&self) -> &'static str;
+
+    /// Learns from the given signals.
+    fn learn(&self, task: &Task<'_>, observer: &dyn Observer) -> Result<Dictionary>;
+}
+
+/// What to learn from, with all parameters decided.
+#[derive(Debug)]
+pub struct Task<'a> {
+    /// Distinct signals, at least one.
+    pub signals: Signals<'a>,
+    /// How much each signal counts.
+    pub counts: Vec<f64>,
+    /// Atoms to make, at most as many as there are signals.
+    pub atoms: usize,
+    /// The kernel.
+    pub kernel: Arc<dyn Kernel>,
+    /// The penalty.
+    pub lambda: f64,
+    /// Rounds after which learning ends in any case.
+    pub max_rounds: usize,
+    /// Relative fall of the objective below which learning has converged.
+    pub tolerance: f64,
+}
+
+/// How far learning has come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// The round just coded, from 1.
+    pub round: usize,
+    /// The last round there can be.
+    pub max_rounds: usize,
+    /// The objective of this round.
+    pub objective: f64,
+    /// The nonzeros of this round.
+    pub nonzeros: u64,
+}
+
+/// Is told after every round, and may end the work.
+pub trait Observer: Send + Sync {
+    /// `Break` cancels learning.
+    fn on_round(&self, progress: &Progress) -> ControlFlow<()>;
+}
+
+/// An observer that lets learning run.
+impl Observer for () {
+    fn on_round(&self, _progress: &Progress) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+/// Every learner. The first is the default.
+fn all() -> [Arc<dyn Learner>; 1] {
+    [Arc::new(Kscdl)]
+}
+
+/// The names of all learners, the default first.
+pub fn names() -> Vec<&'static str> {
+    all().iter().map(|learner| learner.name()).collect()
+}
+
+/// The learner called `name`.
+pub fn by_name(name: &str) -> Result<Arc<dyn Learner>> {
+    all().into_iter().find(|learner| learner.name() == name).ok_or_else(|| unknown("learner", name, &names()))
+}
+
+/// Learns a dictionary from a sample; `None` if the sample has no usable vector.
+pub fn learn(sample: &Sample, options: &LearnerOptions, observer: &dyn Observer) -> Result<Option<Dictionary>> {
+    if sample.is_empty() {
+        return Ok(None);
+    }
+    let task = options.task(sample)?;
+    let learned = by_name(options.learner())?.learn(&task, observer)?;
+    let mut training = learned.training().cloned().unwrap_or_default();
+    training.seed = options.seed();
+    training.atoms_requested = options.atoms() as u64;
+    training.rows_seen = sample.seen();
+    training.rows_skipped = sample.skipped();
+    training.rows_sampled = sample.len() as u64;
+    let (dim, kernel, lambda) = (learned.dim(), learned.kernel().clone(), learned.lambda());
+    Dictionary::new(learned.into_atoms(), dim, kernel, lambda, Some(training)).map(Some)
+}

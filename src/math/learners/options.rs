@@ -1,0 +1,211 @@
+//! What users may set about learning, and the defaults taken from the data for the rest.
+
+use super::Task;
+use crate::math::coders::at_least_one;
+use crate::math::signals::dot;
+use crate::math::{Kernel, Positive, Result, Sample, Signals, kernels, learners};
+
+/// Checked options of learning; what is not set follows from the sample.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LearnerOptions {
+    atoms: usize,
+    kernel: String,
+    sigma: Option<f64>,
+    degree: Option<f64>,
+    constant: Option<f64>,
+    lambda: Option<Positive>,
+    learner: String,
+    max_rounds: usize,
+    tolerance: Positive,
+    sample: usize,
+    seed: u64,
+}
+
+impl Default for LearnerOptions {
+    fn default() -> Self {
+        Self {
+            atoms: Self::DEFAULT_ATOMS,
+            kernel: kernels::names()[0].to_string(),
+            sigma: None,
+            degree: None,
+            constant: None,
+            lambda: None,
+            learner: learners::names()[0].to_string(),
+            max_rounds: Self::DEFAULT_MAX_ROUNDS,
+            // Cannot fail: the constant is positive.
+            tolerance: Positive::new("tolerance", Self::DEFAULT_TOLERANCE).unwrap(),
+            sample: Self::DEFAULT_SAMPLE,
+            seed: 0,
+        }
+    }
+}
+
+impl LearnerOptions {
+    /// Atoms unless told otherwise.
+    pub const DEFAULT_ATOMS: usize = 64;
+    /// Penalty unless told otherwise, as a share of the mean `k(y, y)` (which is 1 for RBF).
+    pub const DEFAULT_LAMBDA: f64 = 0.05;
+    /// Rounds unless told otherwise.
+    pub const DEFAULT_MAX_ROUNDS: usize = 30;
+    /// Relative fall of the objective that counts as converged, unless told otherwise.
+    pub const DEFAULT_TOLERANCE: f64 = 1e-3;
+    /// Distinct vectors learned from, unless told otherwise.
+    pub const DEFAULT_SAMPLE: usize = 4096;
+    /// Signals whose pairwise distances give the default sigma.
+    const SIGMA_SIGNALS: usize = 256;
+
+    /// Sets the number of atoms.
+    pub fn with_atoms(mut self, atoms: usize) -> Result<Self> {
+        self.atoms = at_least_one("atoms", atoms)?;
+        Ok(self)
+    }
+
+    /// Sets the kernel by name.
+    pub fn with_kernel(mut self, kernel: &str) -> Result<Self> {
+        kernels::build(kernel, &|_| None)?;
+        self.kernel = kernel.to_string();
+        Ok(self)
+    }
+
+    /// Sets the width of the RBF kernel.
+    pub fn with_sigma(mut self, sigma: f64) -> Result<Self> {
+        self.sigma = Some(Positive::new("sigma", sigma)?.get());
+        Ok(self)
+    }
+
+    /// Sets the degree of the polynomial kernel.
+    pub fn with_degree(mut self, degree: f64) -> Result<Self> {
+        kernels::Polynomial::new(degree, 0.0)?;
+        self.degree = Some(degree);
+        Ok(self)
+    }
+
+    /// Sets the constant of the polynomial kernel.
+    pub fn with_constant(mut self, constant: f64) -> Result<Self> {
+        kernels::Polynomial::new(1.0, constant)?;
+        self.constant = Some(constant);
+        Ok(self)
+    }
+
+    /// Sets the penalty.
+    pub fn with_lambda(mut self, lambda: f64) -> Result<Self> {
+        self.lambda = Some(Positive::new("lambda", lambda)?);
+        Ok(self)
+    }
+
+    /// Sets the learner by name.
+    pub fn with_learner(mut self, learner: &str) -> Result<Self> {
+        self.learner = learners::by_name(learner)?.name().to_string();
+        Ok(self)
+    }
+
+    /// Sets the most rounds there can be.
+    pub fn with_max_rounds(mut self, max_rounds: usize) -> Result<Self> {
+        self.max_rounds = at_least_one("max_iter", max_rounds)?;
+        Ok(self)
+    }
+
+    /// Sets the relative fall of the objective that counts as converged.
+    pub fn with_tolerance(mut self, tolerance: f64) -> Result<Self> {
+        self.tolerance = Positive::new("tolerance", tolerance)?;
+        Ok(self)
+    }
+
+    /// Sets how many distinct vectors are learned from.
+    pub fn with_sample(mut self, sample: usize) -> Result<Self> {
+        self.sample = at_least_one("sample", sample)?;
+        Ok(self)
+    }
+
+    /// Sets the seed of the sample.
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Atoms asked for.
+    pub fn atoms(&self) -> usize {
+        self.atoms
+    }
+
+    /// The learner's name.
+    pub fn learner(&self) -> &str {
+        &self.learner
+    }
+
+    /// Distinct vectors learned from.
+    pub fn sample(&self) -> usize {
+        self.sample
+    }
+
+    /// The seed of the sample.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The kernel for these signals: the width of RBF, where it is not set, is the median distance
+    /// between signals.
+    pub fn kernel(&self, signals: &Signals<'_>) -> Result<std::sync::Arc<dyn Kernel>> {
+        kernels::build(&self.kernel, &|name| match name {
+            "sigma" => Some(self.sigma.unwrap_or_else(|| median_distance(signals))),
+            "degree" => self.degree,
+            "constant" => self.constant,
+            _ => None,
+        })
+    }
+
+    /// The penalty for these signals.
+    pub fn lambda(&self, kernel: &dyn Kernel, signals: &Signals<'_>) -> f64 {
+        self.lambda.map_or_else(
+            || {
+                let own = signals.rows().iter().map(|row| kernel.self_similarity(dot(row, row)));
+                let mean = own.sum::<f64>() / signals.len().max(1) as f64;
+                let lambda = Self::DEFAULT_LAMBDA * mean;
+                // All-zero signals under the linear kernel leave nothing to scale by.
+                if lambda > 0.0 && lambda.is_finite() { lambda } else { Self::DEFAULT_LAMBDA }
+            },
+            Positive::get,
+        )
+    }
+
+    /// Decides everything that follows from the sample.
+    pub(super) fn task<'a>(&self, sample: &'a Sample) -> Result<Task<'a>> {
+        let signals = sample.signals()?;
+        let kernel = self.kernel(&signals)?;
+        let lambda = self.lambda(kernel.as_ref(), &signals);
+        Ok(Task {
+            atoms: self.atoms.min(signals.len()),
+            counts: sample.counts().into_iter().map(|count| count as f64).collect(),
+            kernel,
+            lambda,
+            max_rounds: self.max_rounds,
+            tolerance: self.tolerance.get(),
+            signals,
+        })
+    }
+
+    /// Bytes that learning will need besides the sample, for vectors of this length: the centred
+    /// sample, the gram matrix and its successor, atoms and gradients.
+    pub fn workspace(&self, dim: usize, sampled: usize) -> usize {
+        let atoms = self.atoms.min(sampled);
+        8 * (sampled * dim + 2 * atoms * atoms + 6 * atoms * dim)
+    }
+}
+
+/// The median distance between the first signals of the sample; 1 where all are alike.
+fn median_distance(signals: &Signals<'_>) -> f64 {
+    let some = &signals.rows()[..signals.len().min(LearnerOptions::SIGMA_SIGNALS)];
+    let mut distances = Vec::with_capacity(some.len() * some.len().saturating_sub(1) / 2);
+    for (i, a) in some.iter().enumerate() {
+        for b in &some[..i] {
+            let square: f64 = a.iter().zip(b.iter()).map(|(x, y)| (x - y) * (x - y)).sum();
+            distances.push(square.sqrt());
+        }
+    }
+    let middle = distances.len() / 2;
+    if distances.is_empty() {
+        return 1.0;
+    }
+    let median = *distances.select_nth_unstable_by(middle, f64::total_cmp).1;
+    if median > 0.0 && median.is_finite() { median } else { 1.0 }
+}

@@ -1,0 +1,38 @@
+//! Kernel sparse coding on plain slices and matrices: no Arrow, no SQL.
+//!
+//! A [`Dictionary`] holds atoms `X`, a [`Kernel`] and a default `lambda`. Once it is
+//! [prepared](PreparedDictionary), a [`Coder`] minimises
+//! `1/2 ||phi(y) - phi(X) w||^2 + lambda ||w||_1` for every signal `y` of a batch, a
+//! [`Decoder`] finds the signal whose image is nearest to `phi(X) w`, and a [`Learner`]
+//! alternates coding with steps on the atoms.
+//!
+//! Results never depend on the number of threads or on how signals are cut into batches.
+
+pub mod coders;
+pub mod decoders;
+mod dictionary;
+mod error;
+mod exp;
+pub mod kernels;
+pub mod learners;
+pub mod metrics;
+mod params;
+mod product;
+mod sample;
+mod signals;
+mod sums;
+pub mod synthetic;
+
+pub use coders::{Codes, Coder, CoderOptions, ExitReason, SignalReport};
+pub use decoders::Decoder;
+pub use dictionary::{Dictionary, PreparedDictionary, Round, Training};
+pub use error::MathError;
+pub use kernels::Kernel;
+pub use learners::{Learner, LearnerOptions, Observer, Progress};
+pub use params::Positive;
+pub use sample::Sample;
+pub use signals::{Signals, check_vector};
+pub use sums::ExactSum;
+
+/// Shorthand for what every fallible function of this layer returns.
+pub type Result<T> = std::result::Result<T, MathError>;

@@ -1,0 +1,104 @@
+//! The dense product behind every similarity: all signals of a block against all atoms.
+
+use std::borrow::Cow;
+
+use faer::linalg::matmul::matmul;
+use faer::{Accum, MatMut, MatRef, Par};
+
+use super::signals::Rows;
+
+/// Signals handled together: large enough for the product to run at full speed, small enough for
+/// a block's similarities to stay in cache.
+pub(crate) const BLOCK: usize = 128;
+
+/// Products of at most this many multiplications, and those of few rows, take other paths in faer,
+/// which round differently.
+const SMALL_PRODUCT: usize = 16 * 16 * 16;
+const FEW_ROWS: usize = 16;
+
+/// `out[i][j] = <a_i, b_j>`, one thread. Operands that faer would treat as small are padded, so that
+/// an entry has the same bits whatever block it is computed in.
+pub(crate) fn inner_products(a: &Rows, b: &Rows, out: &mut Vec<f64>) {
+    out.clear();
+    if a.is_empty() || b.is_empty() {
+        return;
+    }
+    let b_rows = b.len().max(2);
+    let a_rows = a.len().max(FEW_ROWS).max(SMALL_PRODUCT / (b_rows * a.dim) + 1);
+    out.resize(a.len() * b.len(), 0.0);
+    if a_rows == a.len() && b_rows == b.len() {
+        return multiply(&a.values, a_rows, &b.values, b_rows, a.dim, out);
+    }
+    let mut padded = vec![0.0; a_rows * b_rows];
+    multiply(&pad(a, a_rows), a_rows, &pad(b, b_rows), b_rows, a.dim, &mut padded);
+    for (row, padded) in out.chunks_exact_mut(b.len()).zip(padded.chunks_exact(b_rows)) {
+        row.copy_from_slice(&padded[..b.len()]);
+    }
+}
+
+/// The rows, and zeros up to `count` of them.
+fn pad(rows: &Rows, count: usize) -> Cow<'_, [f64]> {
+    let mut values = Cow::Borrowed(rows.values.as_slice());
+    if count > rows.len() {
+        values.to_mut().resize(count * rows.dim, 0.0);
+    }
+    values
+}
+
+fn multiply(a: &[f64], a_rows: usize, b: &[f64], b_rows: usize, dim: usize, out: &mut [f64]) {
+    matmul(
+        MatMut::from_row_major_slice_mut(out, a_rows, b_rows),
+        Accum::Replace,
+        MatRef::from_row_major_slice(a, a_rows, dim),
+        MatRef::from_row_major_slice(b, b_rows, dim).transpose(),
+        1.0,
+        Par::Seq,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math::signals::dot;
+    use proptest::prelude::*;
+
+    fn rows(values: &[f64], dim: usize) -> Rows {
+        let rows: Vec<&[f64]> = values.chunks_exact(dim).collect();
+        let mut block = Rows::default();
+        block.fill(&rows, &vec![0.0; dim], 0).expect("finite rows");
+        block
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn an_entry_has_the_same_bits_in_every_block(
+            dim in 1usize..70, atoms in 1usize..40, signals in 1usize..40, cut in 1usize..40, seed in 0u64..1000,
+        ) {
+            let mut state = seed;
+            let mut next = || {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                (state >> 11) as f64 / (1u64 << 53) as f64 - 0.5
+            };
+            let y: Vec<f64> = (0..signals * dim).map(|_| next()).collect();
+            let x: Vec<f64> = (0..atoms * dim).map(|_| next()).collect();
+            let x_rows = rows(&x, dim);
+            let (mut whole, mut part) = (Vec::new(), Vec::new());
+            inner_products(&rows(&y, dim), &x_rows, &mut whole);
+            for (i, value) in whole.iter().enumerate() {
+                let (row, atom) = (i / atoms, i % atoms);
+                let exact = dot(&y[row * dim..(row + 1) * dim], &x[atom * dim..(atom + 1) * dim]);
+                prop_assert!((value - exact).abs() < 1e-12);
+            }
+            let mut start = 0;
+            while start < signals {
+                let end = (start + cut).min(signals);
+                inner_products(&rows(&y[start * dim..end * dim], dim), &x_rows, &mut part);
+                for (a, b) in part.iter().zip(&whole[start * atoms..end * atoms]) {
+                    prop_assert_eq!(a.to_bits(), b.to_bits());
+                }
+                start = end;
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! `sparse_train(v [, options])`: learns a dictionary from a bounded sample of the rows.
+
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, LazyLock};
+
+use datafusion::arrow::array::{ArrayRef, AsArray, UInt64Array};
+use datafusion::arrow::datatypes::{DataType, FieldRef, UInt64Type};
+use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err, not_impl_err};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Documentation, Signature};
+
+use super::state::{constant, doubles_at, doubles_state, list_at, list_state, list_type, state_field};
+use crate::columnar::{Row, VectorColumn, dictionary_to_bytes, vector_type};
+use crate::math::{LearnerOptions, MathError, Observer, Sample, learners};
+use crate::sql::arguments::{check_vector, dictionary_field};
+use crate::sql::documentation::{document, signature};
+use crate::sql::errors::{data_error, option_error};
+use crate::sql::options::{Kind, Known, Options, check_types};
+
+const NAME: &str = "sparse_train";
+const OPTIONS: Known = &[
+    ("atoms", Kind::Count),
+    ("kernel", Kind::Text),
+    ("sigma", Kind::Number),
+    ("degree", Kind::Number),
+    ("constant", Kind::Number),
+    ("lambda", Kind::Number),
+    ("learner", Kind::Text),
+    ("max_iter", Kind::Count),
+    ("tolerance", Kind::Number),
+    ("sample", Kind::Count),
+    ("seed", Kind::Count),
+];
+
+/// The function.
+pub(in crate::sql) struct Train {
+    signature: Signature,
+    observer: Arc<dyn Observer>,
+}
+
+impl Train {
+    pub fn new(observer: Arc<dyn Observer>) -> Self {
+        Self { signature: signature(vec![vector_type()], &[1, 2]), observer }
+    }
+}
+
+impl std::fmt::Debug for Train {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Train").finish_non_exhaustive()
+    }
+}
+
+// Who watches does not change the result.
+impl PartialEq for Train {
+    fn eq(&self, other: &Self) -> bool {
+        self.signature == other.signature
+    }
+}
+
+impl Eq for Train {}
+
+impl Hash for Train {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.signature.hash(state);
+    }
+}
+
+/// The learner's options from the SQL options.
+pub(super) fn learner_options(options: &Options) -> Result<LearnerOptions> {
+    let size = |name| -> Result<Option<usize>> {
+        Ok(options.count(name)?.map(|count| usize::try_from(count).unwrap_or(usize::MAX)))
+    };
+    let (atoms, max_iter, sample) = (size("atoms")?, size("max_iter")?, size("sample")?);
+    let (kernel, learner) = (options.text("kernel")?, options.text("learner")?);
+    let (sigma, lambda, tolerance) = (options.number("sigma")?, options.number("lambda")?, options.number("tolerance")?);
+    let (degree, constant) = (options.number("degree")?, options.number("constant")?);
+    let seed = options.count("seed")?;
+    let build = || -> crate::math::Result<LearnerOptions> {
+        let mut learner_options = LearnerOptions::default().with_seed(seed.unwrap_or(0));
+        if let Some(atoms) = atoms {
+            learner_options = learner_options.with_atoms(atoms)?;
+        }
+        if let Some(kernel) = &kernel {
+            learner_options = learner_options.with_kernel(kernel)?;
+        }
+        if let Some(sigma) = sigma {
+            learner_options = learner_options.with_sigma(sigma)?;
+        }
+        if let Some(degree) = degree {
+            learner_options = learner_options.with_degree(degree)?;
+        }
+        if let Some(constant) = constant {
+            learner_options = learner_options.with_constant(constant)?;
+        }
+        if let Some(lambda) = lambda {
+            learner_options = learner_options.with_lambda(lambda)?;
+        }
+        if let Some(learner) = &learner {
+            learner_options = learner_options.with_learner(learner)?;
+        }
+        if let Some(max_iter) = max_iter {
+            learner_options = learner_options.with_max_rounds(max_iter)?;
+        }
+        if let Some(tolerance) = tolerance {
+            learner_options = learner_options.with_tolerance(tolerance)?;
+        }
+        if let Some(sample) = sample {
+            learner_options = learner_options.with_sample(sample)?;
+        }
+        Ok(learner_options)
+    };
+    build().map_err(|error| option_error(NAME, error))
+}
+
+impl AggregateUDFImpl for Train {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        internal_err!("return_field is used instead")
+    }
+
+    fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
+        check_vector(NAME, &fields[0])?;
+        check_types(NAME, OPTIONS, fields.get(1).map(|field| field.data_type()))?;
+        Ok(dictionary_field(NAME))
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if args.is_distinct {
+            return not_impl_err!("{NAME}(DISTINCT ...): use a subquery with SELECT DISTINCT");
+        }
+        let options = match constant(NAME, &args, 1)? {
+            Some(value) => Options::from_scalar(NAME, OPTIONS, &value)?,
+            None => Options::default(),
+        };
+        let options = learner_options(&options)?;
+        Ok(Box::new(TrainAccumulator {
+            column: args.exprs[0].to_string(),
+            sample: Sample::new(options.sample(), options.seed()),
+            options,
+            observer: Arc::clone(&self.observer),
+        }))
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        Ok(vec![
+            state_field(&args, "seen", DataType::UInt64),
+            state_field(&args, "skipped", DataType::UInt64),
+            state_field(&args, "counts", list_type(DataType::UInt64)),
+            state_field(&args, "values", list_type(DataType::Float64)),
+        ])
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::Insensitive
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        Some(&DOCUMENTATION)
+    }
+}
+
+struct TrainAccumulator {
+    column: String,
+    options: LearnerOptions,
+    sample: Sample,
+    observer: Arc<dyn Observer>,
+}
+
+impl std::fmt::Debug for TrainAccumulator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TrainAccumulator").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl TrainAccumulator {
+    fn error(&self, error: impl Into<crate::columnar::ColumnarError>) -> DataFusionError {
+        data_error(NAME, &self.column, error)
+    }
+}
+
+impl Accumulator for TrainAccumulator {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let vectors = VectorColumn::new(&values[0]).map_err(|error| self.error(error))?;
+        for row in 0..vectors.len() {
+            match vectors.row(row) {
+                Row::Null => {}
+                Row::Values(values) => self.sample.offer(values).map_err(|error| self.error(error))?,
+                Row::NullElement { .. } => self.sample.offer_unusable(),
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let (seen, skipped) = (states[0].as_primitive::<UInt64Type>(), states[1].as_primitive::<UInt64Type>());
+        for row in 0..seen.len() {
+            let counts = list_at(&states[2], row)?;
+            let values = doubles_at(&states[3], row)?;
+            let counts = counts.as_primitive::<UInt64Type>().values();
+            self.sample.absorb(&values, counts, seen.value(row), skipped.value(row)).map_err(|error| match error {
+                // Rows of another partition have no number here.
+                MathError::Length { expected, found, .. } => DataFusionError::Execution(format!(
+                    "{NAME}({}): vectors of different lengths, {expected} in some rows and {found} in others",
+                    self.column
+                )),
+                other => self.error(other),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        let vectors = if self.sample.is_empty() {
+            Vec::new()
+        } else {
+            self.sample.signals().map_err(|error| self.error(error))?.rows().concat()
+        };
+        Ok(vec![
+            ScalarValue::UInt64(Some(self.sample.seen())),
+            ScalarValue::UInt64(Some(self.sample.skipped())),
+            list_state(Arc::new(UInt64Array::from(self.sample.counts())))?,
+            doubles_state(vectors)?,
+        ])
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let learned = learners::learn(&self.sample, &self.options, self.observer.as_ref());
+        let learned = learned.map_err(|error| self.error(error))?;
+        let bytes = learned.map(|dictionary| dictionary_to_bytes(&dictionary)).transpose();
+        Ok(ScalarValue::BinaryView(bytes.map_err(|error| self.error(error))?))
+    }
+
+    /// The sample and what learning from it will need, so that the memory pool knows before it
+    /// happens.
+    fn size(&self) -> usize {
+        let dim = self.sample.dim().unwrap_or(0);
+        size_of_val(self) + self.sample.size() + self.options.workspace(dim, self.sample.len())
+    }
+}
+
+static DOCUMENTATION: LazyLock<Documentation> = LazyLock::new(|| {
+    document(
+        "Learns a dictionary from a column of vectors: the same rows and seed give the same bytes, whatever their order. NULL vectors are ignored, vectors with missing elements skipped and counted. No usable row gives NULL.",
+        "sparse_train(v [, {atoms, kernel, sigma, degree, constant, lambda, learner, max_iter, tolerance, sample, seed}])",
+        "COPY (SELECT sparse_train(v, {atoms: 64, lambda: 0.05}) AS dictionary FROM 'x.parquet') TO 'd.parquet'",
+        &[
+            ("v", "A list of integers or floats; all rows of one length."),
+            (
+                "options",
+                "atoms: how many (64); kernel: 'rbf' (default), 'linear' or 'polynomial'; sigma: width of rbf (default: the median distance between rows); degree, constant: of polynomial (2, 1); lambda: penalty on weights (default: 0.05 of the mean self-similarity); learner: 'kscdl'; max_iter: most rounds (30); tolerance: relative fall of the objective that ends learning (1e-3); sample: distinct rows learned from (4096); seed: of the sample (0).",
+            ),
+        ],
+    )
+});

@@ -1,0 +1,59 @@
+//! Dictionaries parsed once per process, found again by the hash of their bytes.
+//!
+//! A query hands the same bytes to a function with every batch of every partition. Hashing them is
+//! cheap next to one batch's work; parsing them and computing the gram matrix is not.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use twox_hash::XxHash3_128;
+
+use crate::columnar::{ColumnarError, dictionary_from_bytes};
+use crate::math::PreparedDictionary;
+
+/// Bytes of prepared dictionaries that are kept.
+const CAPACITY: u64 = 512 << 20;
+const EXPECTED_DICTIONARIES: usize = 1000;
+
+type Key = u128;
+type Prepared = Arc<PreparedDictionary>;
+
+#[derive(Clone)]
+struct Size;
+
+impl Weighter<Key, Prepared> for Size {
+    fn weight(&self, _key: &Key, dictionary: &Prepared) -> u64 {
+        let (atoms, dim) = (dictionary.dictionary().len() as u64, dictionary.dictionary().dim() as u64);
+        // With both matrices, though they are computed only when asked for. One that is larger than
+        // the cache would not be kept at all, and be parsed anew for every batch.
+        (8 * (2 * atoms * dim + 2 * atoms * atoms)).clamp(1, CAPACITY / 2)
+    }
+}
+
+static PARSED: AtomicU64 = AtomicU64::new(0);
+static CACHE: LazyLock<Cache<Key, Prepared, Size>> = LazyLock::new(|| {
+    let options = OptionsBuilder::new()
+        .estimated_items_capacity(EXPECTED_DICTIONARIES)
+        .weight_capacity(CAPACITY)
+        .shards(1)
+        .build()
+        // Cannot fail: both capacities are set.
+        .unwrap();
+    Cache::with_options(options, Size, DefaultHashBuilder::default(), DefaultLifecycle::default())
+});
+
+/// How many dictionaries this process has parsed; a query over any number of rows adds one for each
+/// dictionary it uses for the first time.
+pub fn dictionaries_parsed() -> u64 {
+    PARSED.load(Ordering::Relaxed)
+}
+
+/// The dictionary in these bytes. Threads that ask for the same one wait for the first.
+pub(super) fn prepared(bytes: &[u8]) -> Result<Prepared, ColumnarError> {
+    CACHE.get_or_insert_with(&XxHash3_128::oneshot(bytes), || {
+        PARSED.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(PreparedDictionary::new(dictionary_from_bytes(bytes)?)?))
+    })
+}

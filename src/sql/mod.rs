@@ -1,0 +1,95 @@
+//! DataFusion functions: train, encode, decode and measure in SQL or in the DataFrame API.
+//!
+//! ```
+//! use datafusion::prelude::SessionContext;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> datafusion::error::Result<()> {
+//! let mut ctx = SessionContext::new();
+//! sparrow::sql::register_all(&mut ctx)?;
+//! let rows = ctx
+//!     .sql("SELECT sparse_dictionary_info(sparse_train(v))['atoms'] FROM (VALUES ([1.0, 2.0]), ([3.0, 5.0])) t(v)")
+//!     .await?
+//!     .collect()
+//!     .await?;
+//! assert_eq!(rows[0].num_rows(), 1);
+//! # Ok(())
+//! # }
+//! ```
+
+mod aggregate;
+mod arguments;
+mod cache;
+mod documentation;
+mod errors;
+pub mod expr_fn;
+mod options;
+mod scalar;
+
+use std::sync::Arc;
+
+use datafusion::error::Result;
+use datafusion::execution::FunctionRegistry;
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+
+pub use cache::dictionaries_parsed;
+
+use crate::math::Observer;
+
+/// The field metadata that marks a column as dictionaries.
+pub const DICTIONARY_EXTENSION: &str = "sparrow.dictionary";
+
+/// Registers all functions with a `SessionContext`, a `SessionState` or a worker's registry.
+pub fn register_all(registry: &mut dyn FunctionRegistry) -> Result<()> {
+    register_all_with(registry, Arc::new(()))
+}
+
+/// The same, with an observer that is told of every round of training and may cancel it.
+pub fn register_all_with(registry: &mut dyn FunctionRegistry, observer: Arc<dyn Observer>) -> Result<()> {
+    for function in scalar_functions() {
+        registry.register_udf(function)?;
+    }
+    for function in aggregate_functions(observer) {
+        registry.register_udaf(function)?;
+    }
+    Ok(())
+}
+
+/// Every scalar function.
+pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
+    vec![
+        Arc::new(scalar::Encode::new().into()),
+        Arc::new(scalar::Decode::new().into()),
+        Arc::new(scalar::Atoms::new().into()),
+        Arc::new(scalar::DictionaryInfo::new().into()),
+        Arc::new(scalar::Objective::new().into()),
+    ]
+}
+
+/// Every aggregate function.
+pub fn aggregate_functions(observer: Arc<dyn Observer>) -> Vec<Arc<AggregateUDF>> {
+    vec![
+        Arc::new(aggregate::Train::new(observer).into()),
+        Arc::new(aggregate::GivenDictionary::new().into()),
+        Arc::new(aggregate::ErrorMetric::nrmse().into()),
+        Arc::new(aggregate::ErrorMetric::nmae().into()),
+        Arc::new(aggregate::ErrorMetric::necr().into()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_prefixed_and_documented() {
+        let scalar = scalar_functions().into_iter().map(|f| (f.name().to_string(), f.documentation().is_some()));
+        let aggregate =
+            aggregate_functions(Arc::new(())).into_iter().map(|f| (f.name().to_string(), f.documentation().is_some()));
+        let all: Vec<_> = scalar.chain(aggregate).collect();
+        for (name, documented) in &all {
+            assert!(name.starts_with("sparse_") && *documented, "{name}");
+            assert_eq!(all.iter().filter(|(other, _)| other == name).count(), 1, "{name}");
+        }
+    }
+}
