@@ -65,7 +65,11 @@ pub(super) async fn print(mut stream: SendableRecordBatchStream, format: Format)
             let mut next = Some(empty);
             while let Some(batch) = next {
                 let out = std::io::stdout().lock();
-                WriterBuilder::new().with_header(header).with_delimiter(delimiter).build(out).write(&flat(&batch)?)?;
+                WriterBuilder::new()
+                    .with_header(header)
+                    .with_delimiter(delimiter)
+                    .build(out)
+                    .write(&flat(&batch)?)?;
                 header = false;
                 next = stream.next().await.transpose()?;
             }
@@ -146,6 +150,7 @@ fn as_text(
         columns.push(Arc::new(texts) as ArrayRef);
     }
     let schema: SchemaRef = Arc::new(Schema::new(fields));
-    let rows = datafusion::arrow::record_batch::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let rows =
+        datafusion::arrow::record_batch::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     Ok(RecordBatch::try_new_with_options(schema, columns, &rows)?)
 }

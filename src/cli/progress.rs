@@ -44,7 +44,8 @@ impl Observer for TrainingProgress {
         }
         if let Ok(mut bar) = self.bar.lock() {
             let bar = bar.get_or_insert_with(|| {
-                let style = ProgressStyle::with_template("training {bar:30} round {pos}/{len} {msg} {elapsed}");
+                let style =
+                    ProgressStyle::with_template("training {bar:30} round {pos}/{len} {msg} {elapsed}");
                 ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
             });
             bar.set_length(progress.max_rounds as u64);

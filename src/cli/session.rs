@@ -6,11 +6,15 @@ use anyhow::Context;
 use datafusion::execution::config::SessionConfig;
 use datafusion::prelude::SessionContext;
 
+use super::file_bytes::FileBytes;
 use super::progress::TrainingProgress;
 use crate::sql::register_all_with;
 
 /// A session with all functions, files as tables, and `SHOW FUNCTIONS`.
-pub(super) fn session(threads: Option<usize>, progress: Arc<TrainingProgress>) -> anyhow::Result<SessionContext> {
+pub(super) fn session(
+    threads: Option<usize>,
+    progress: Arc<TrainingProgress>,
+) -> anyhow::Result<SessionContext> {
     let mut config = SessionConfig::from_env()?.with_information_schema(true);
     if let Some(threads) = threads {
         config = config.with_target_partitions(threads);
@@ -19,5 +23,6 @@ pub(super) fn session(threads: Option<usize>, progress: Arc<TrainingProgress>) -
     }
     let mut session = SessionContext::new_with_config(config).enable_url_table();
     register_all_with(&mut session, progress)?;
+    session.register_udf(FileBytes::new().into());
     Ok(session)
 }

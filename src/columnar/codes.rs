@@ -3,9 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, Float64Array, ListArray, StructArray, UInt32Array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, ListArray, StructArray, UInt32Array};
 use arrow::buffer::NullBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, Fields, Float64Type, UInt32Type};
@@ -120,7 +118,8 @@ pub fn to_code_array(codes: Codes, present: &[bool]) -> Result<ArrayRef> {
     let mut lengths = starts.windows(2).map(|pair| pair[1] - pair[0]);
     let lengths = present.iter().map(|present| if *present { lengths.next().unwrap_or(0) } else { 0 });
     let offsets = checked_offsets(lengths, atoms.len())?;
-    let columns: Vec<ArrayRef> = vec![Arc::new(UInt32Array::from(atoms)), Arc::new(Float64Array::from(weights))];
+    let columns: Vec<ArrayRef> =
+        vec![Arc::new(UInt32Array::from(atoms)), Arc::new(Float64Array::from(weights))];
     let entries = StructArray::try_new(entry_fields(), columns, None)?;
     Ok(Arc::new(ListArray::try_new(entry_field(), offsets, Arc::new(entries), null_buffer(present))?))
 }

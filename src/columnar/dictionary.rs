@@ -60,7 +60,8 @@ pub fn dictionary_to_bytes(dictionary: &Dictionary) -> Result<Vec<u8>> {
         lambda: dictionary.lambda(),
         training: dictionary.training().map(record),
     };
-    let description = serde_json::to_string(&description).map_err(|e| ColumnarError::Corrupt(e.to_string()))?;
+    let description =
+        serde_json::to_string(&description).map_err(|e| ColumnarError::Corrupt(e.to_string()))?;
     let item = Arc::new(Field::new_list_field(DataType::Float64, false));
     let dim = i32::try_from(dictionary.dim()).map_err(|_| ColumnarError::TooMany(dictionary.dim()))?;
     let values = Arc::new(Float64Array::from(dictionary.atoms().to_vec()));
@@ -86,7 +87,11 @@ pub fn dictionary_to_bytes(dictionary: &Dictionary) -> Result<Vec<u8>> {
 pub fn dictionary_from_bytes(bytes: &[u8]) -> Result<Dictionary> {
     if bytes.len() < 8 || &bytes[..8] != MAGIC {
         let start: String = bytes.iter().take(8).map(|b| format!("{b:02x}")).collect();
-        let what = if bytes.is_empty() { "no bytes".to_string() } else { format!("{} bytes starting with {start}", bytes.len()) };
+        let what = if bytes.is_empty() {
+            "no bytes".to_string()
+        } else {
+            format!("{} bytes starting with {start}", bytes.len())
+        };
         return Err(ColumnarError::NotADictionary(what));
     }
     if bytes.len() < HEADER {

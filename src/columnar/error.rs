@@ -38,7 +38,9 @@ pub enum ColumnarError {
     #[error("corrupt dictionary: {0}; it was changed or cut since it was written")]
     Corrupt(String),
     /// A dictionary of a later version.
-    #[error("the dictionary has format version {found}, this program reads up to {known}; use a newer sparrow")]
+    #[error(
+        "the dictionary has format version {found}, this program reads up to {known}; use a newer sparrow"
+    )]
     NewerVersion {
         /// The version found.
         found: u32,

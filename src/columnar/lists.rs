@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, GenericListArray, GenericListViewArray, OffsetSizeTrait,
-};
+use arrow::array::{Array, ArrayRef, AsArray, GenericListArray, GenericListViewArray, OffsetSizeTrait};
 use arrow::datatypes::{DataType, FieldRef};
 
 /// A list column as ranges into the part of its child that it uses.

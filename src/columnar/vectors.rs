@@ -109,7 +109,10 @@ pub fn to_vector_array(values: Vec<f64>, dim: usize, present: &[bool]) -> Result
 }
 
 /// Offsets of a list array, refused where they do not fit into 32 bits.
-pub(super) fn checked_offsets(lengths: impl Iterator<Item = usize>, total: usize) -> Result<OffsetBuffer<i32>> {
+pub(super) fn checked_offsets(
+    lengths: impl Iterator<Item = usize>,
+    total: usize,
+) -> Result<OffsetBuffer<i32>> {
     if i32::try_from(total).is_err() {
         return Err(ColumnarError::TooMany(total));
     }

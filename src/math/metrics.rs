@@ -71,11 +71,7 @@ impl ErrorTotals {
 
 /// Errors relative to an all-zero original: 0 if there are none, undefined otherwise.
 fn ratio(error: f64, value: f64) -> Option<f64> {
-    if value > 0.0 {
-        Some(error / value)
-    } else {
-        (error == 0.0 && value == 0.0).then_some(0.0)
-    }
+    if value > 0.0 { Some(error / value) } else { (error == 0.0 && value == 0.0).then_some(0.0) }
 }
 
 /// The paper's compression ratio: values of the originals over two numbers per nonzero. It leaves

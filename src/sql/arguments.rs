@@ -82,7 +82,8 @@ pub(super) fn by_dictionary(
             let mut groups: Vec<Group> = Vec::new();
             for row in 0..rows {
                 let cell = cells.cell(row);
-                let group = *group_of.entry(cell.map(|cell| cells.values.views()[cell])).or_insert(groups.len());
+                let group =
+                    *group_of.entry(cell.map(|cell| cells.values.views()[cell])).or_insert(groups.len());
                 if group == groups.len() {
                     let dictionary = cell.map(|cell| parse(cells.values.value(cell))).transpose()?;
                     groups.push(Group { dictionary, rows: Vec::new() });

@@ -16,7 +16,8 @@ pub(super) fn document(
     example: &str,
     arguments: &[(&str, &str)],
 ) -> Documentation {
-    let builder = Documentation::builder(SECTION, description, syntax).with_sql_example(format!("```sql\n{example}\n```"));
+    let builder = Documentation::builder(SECTION, description, syntax)
+        .with_sql_example(format!("```sql\n{example}\n```"));
     arguments.iter().fold(builder, |builder, (name, text)| builder.with_argument(*name, *text)).build()
 }
 

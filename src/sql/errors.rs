@@ -22,13 +22,19 @@ pub(super) fn option_error(function: &str, error: MathError) -> DataFusionError 
 pub(super) fn with_batch_row(error: MathError, rows: &[usize]) -> MathError {
     let batch_row = |row: usize| rows.get(row).copied().unwrap_or(row);
     match error {
-        MathError::Length { row, expected, found } => MathError::Length { row: batch_row(row), expected, found },
+        MathError::Length { row, expected, found } => {
+            MathError::Length { row: batch_row(row), expected, found }
+        }
         MathError::Dimension { row, found, dimension } => {
             MathError::Dimension { row: batch_row(row), found, dimension }
         }
-        MathError::NotFinite { row, position, value } => MathError::NotFinite { row: batch_row(row), position, value },
+        MathError::NotFinite { row, position, value } => {
+            MathError::NotFinite { row: batch_row(row), position, value }
+        }
         MathError::TooLarge { row, largest } => MathError::TooLarge { row: batch_row(row), largest },
-        MathError::AtomOutOfRange { row, atom, atoms } => MathError::AtomOutOfRange { row: batch_row(row), atom, atoms },
+        MathError::AtomOutOfRange { row, atom, atoms } => {
+            MathError::AtomOutOfRange { row: batch_row(row), atom, atoms }
+        }
         MathError::WeightNotFinite { row, atom, weight } => {
             MathError::WeightNotFinite { row: batch_row(row), atom, weight }
         }

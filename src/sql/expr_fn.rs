@@ -36,9 +36,12 @@ static DECODE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(scalar::Deco
 static ATOMS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(scalar::Atoms::new().into()));
 static INFO: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(scalar::DictionaryInfo::new().into()));
 static OBJECTIVE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(scalar::Objective::new().into()));
-static TRAIN: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| Arc::new(aggregate::Train::new(Arc::new(())).into()));
-static GIVEN: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| Arc::new(aggregate::GivenDictionary::new().into()));
-static NRMSE: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| Arc::new(aggregate::ErrorMetric::nrmse().into()));
+static TRAIN: LazyLock<Arc<AggregateUDF>> =
+    LazyLock::new(|| Arc::new(aggregate::Train::new(Arc::new(())).into()));
+static GIVEN: LazyLock<Arc<AggregateUDF>> =
+    LazyLock::new(|| Arc::new(aggregate::GivenDictionary::new().into()));
+static NRMSE: LazyLock<Arc<AggregateUDF>> =
+    LazyLock::new(|| Arc::new(aggregate::ErrorMetric::nrmse().into()));
 static NMAE: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| Arc::new(aggregate::ErrorMetric::nmae().into()));
 static NECR: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| Arc::new(aggregate::ErrorMetric::necr().into()));
 

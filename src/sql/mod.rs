@@ -83,9 +83,11 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_prefixed_and_documented() {
-        let scalar = scalar_functions().into_iter().map(|f| (f.name().to_string(), f.documentation().is_some()));
-        let aggregate =
-            aggregate_functions(Arc::new(())).into_iter().map(|f| (f.name().to_string(), f.documentation().is_some()));
+        let scalar =
+            scalar_functions().into_iter().map(|f| (f.name().to_string(), f.documentation().is_some()));
+        let aggregate = aggregate_functions(Arc::new(()))
+            .into_iter()
+            .map(|f| (f.name().to_string(), f.documentation().is_some()));
         let all: Vec<_> = scalar.chain(aggregate).collect();
         for (name, documented) in &all {
             assert!(name.starts_with("sparse_") && *documented, "{name}");

@@ -57,7 +57,11 @@ pub(super) struct Options {
 
 impl Options {
     /// From an argument that was evaluated; `None` where there is none.
-    pub fn from_argument(function: &'static str, known: Known, argument: Option<&ColumnarValue>) -> Result<Self> {
+    pub fn from_argument(
+        function: &'static str,
+        known: Known,
+        argument: Option<&ColumnarValue>,
+    ) -> Result<Self> {
         let value = match argument {
             None => return Ok(Self { function, values: Vec::new() }),
             Some(ColumnarValue::Scalar(value)) => value.clone(),
@@ -72,9 +76,11 @@ impl Options {
         let ScalarValue::Struct(fields) = value else {
             return Ok(Self { function, values: Vec::new() });
         };
-        let values = fields.fields().iter().zip(fields.columns()).map(|(field, column)| {
-            Ok((field.name().clone(), ScalarValue::try_from_array(column, 0)?))
-        });
+        let values = fields
+            .fields()
+            .iter()
+            .zip(fields.columns())
+            .map(|(field, column)| Ok((field.name().clone(), ScalarValue::try_from_array(column, 0)?)));
         Ok(Self { function, values: values.collect::<Result<_>>()? })
     }
 

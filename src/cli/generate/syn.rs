@@ -34,7 +34,9 @@ pub(in crate::cli) struct SynArguments {
 
 pub(super) fn run(arguments: &SynArguments) -> Result<()> {
     let SynArguments { dim, signals, groups, seed, output } = arguments;
-    dim.checked_mul(*signals).filter(|total| i32::try_from(*total).is_ok()).context("dim x signals must fit into 31 bits")?;
+    dim.checked_mul(*signals)
+        .filter(|total| i32::try_from(*total).is_ok())
+        .context("dim x signals must fit into 31 bits")?;
     let values = to_vector_array(syn(*dim, *signals, *groups, *seed), *dim, &vec![true; *signals])?;
     let numbers = Int64Array::from_iter_values(0..*signals as i64);
     let batch = RecordBatch::try_from_iter([("i", Arc::new(numbers) as _), ("v", values)])?;

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use datafusion::arrow::array::{
-    ArrayRef, Float64Array, Int64Array, StringArray, TimestampMillisecondArray,
-};
+use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray, TimestampMillisecondArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::arrow::record_batch::RecordBatch;
 
@@ -115,7 +113,8 @@ fn schema(layout: Layout, sensors: usize) -> SchemaRef {
     match layout {
         Layout::List => fields.push(Field::new("v", vector_type(), true)),
         Layout::Wide => {
-            fields.extend((0..sensors).map(|sensor| Field::new(sensor_name(sensor), DataType::Float64, false)));
+            fields
+                .extend((0..sensors).map(|sensor| Field::new(sensor_name(sensor), DataType::Float64, false)));
         }
         Layout::Long => {
             fields.push(Field::new("sensor", DataType::Utf8, false));
@@ -125,7 +124,13 @@ fn schema(layout: Layout, sensors: usize) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-fn batch(layout: Layout, schema: &SchemaRef, times: &[i64], speeds: Vec<f64>, sensors: usize) -> Result<RecordBatch> {
+fn batch(
+    layout: Layout,
+    schema: &SchemaRef,
+    times: &[i64],
+    speeds: Vec<f64>,
+    sensors: usize,
+) -> Result<RecordBatch> {
     let timestamps = |times: Vec<i64>| -> ArrayRef { Arc::new(TimestampMillisecondArray::from(times)) };
     let columns = match layout {
         Layout::List => {

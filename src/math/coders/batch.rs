@@ -3,10 +3,10 @@
 use rayon::prelude::*;
 use sprs::CsMatI;
 
+use super::CoderOptions;
 use super::active_set::ActiveSet;
 use super::codes::{Codes, ExitReason, SignalReport};
 use super::lasso::Lasso;
-use super::CoderOptions;
 use crate::math::product::BLOCK;
 use crate::math::signals::Rows;
 use crate::math::{PreparedDictionary, Result, Signals};
@@ -62,7 +62,8 @@ pub(super) fn code_each(
                 self_similarity,
                 lambda: options.lambda(),
                 // Weights and correlations of a kernel that is not bounded by 1 scale with it.
-                tolerance: options.tolerance.get() * (self_similarity.abs() * gram.largest).sqrt().max(f64::MIN_POSITIVE),
+                tolerance: options.tolerance.get()
+                    * (self_similarity.abs() * gram.largest).sqrt().max(f64::MIN_POSITIVE),
                 max_rounds: options.max_rounds,
             };
             let mut report = solve(&problem, workspace);

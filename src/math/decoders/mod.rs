@@ -88,11 +88,14 @@ pub fn decode(dictionary: &PreparedDictionary, codes: &[(&[u32], &[f64])]) -> Re
         Ok(())
     };
     let mut signals = vec![0.0; codes.len() * dim];
-    signals.par_chunks_mut(dim * BLOCK).enumerate().try_for_each_init(Default::default, |scratch, (block, out)| {
-        for (i, out) in out.chunks_exact_mut(dim).enumerate() {
-            decode_row(scratch, block * BLOCK + i, out)?;
-        }
-        Ok(())
-    })?;
+    signals.par_chunks_mut(dim * BLOCK).enumerate().try_for_each_init(
+        Default::default,
+        |scratch, (block, out)| {
+            for (i, out) in out.chunks_exact_mut(dim).enumerate() {
+                decode_row(scratch, block * BLOCK + i, out)?;
+            }
+            Ok(())
+        },
+    )?;
     Ok(signals)
 }

@@ -72,8 +72,12 @@ impl Decoder for PolynomialPreimage {
             if best.own <= 0.0 {
                 break;
             }
-            let targets: Vec<f64> =
-                best.shifted.iter().zip(&support.weights).map(|(s, w)| w * (s / best.own).powi(power)).collect();
+            let targets: Vec<f64> = best
+                .shifted
+                .iter()
+                .zip(&support.weights)
+                .map(|(s, w)| w * (s / best.own).powi(power))
+                .collect();
             let better = (0..MAX_HALVINGS).find_map(|halvings| {
                 let step = 0.5f64.powi(halvings as i32);
                 let moved = best.coefficients.iter().zip(&targets).map(|(a, t)| a + step * (t - a)).collect();

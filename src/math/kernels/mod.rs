@@ -76,11 +76,8 @@ pub trait Kernel: Debug + Send + Sync {
 type Build = fn(parameter: &dyn Fn(&str) -> Option<f64>) -> Result<Arc<dyn Kernel>>;
 
 /// Every kernel by name. The first is the default.
-const ALL: &[(&str, Build)] = &[
-    (Rbf::NAME, Rbf::build),
-    (Linear::NAME, Linear::build),
-    (Polynomial::NAME, Polynomial::build),
-];
+const ALL: &[(&str, Build)] =
+    &[(Rbf::NAME, Rbf::build), (Linear::NAME, Linear::build), (Polynomial::NAME, Polynomial::build)];
 
 /// The names of all kernels, the default first.
 pub fn names() -> Vec<&'static str> {

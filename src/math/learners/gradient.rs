@@ -126,7 +126,14 @@ impl<'a> Step<'a> {
     }
 
     /// Writes `G_j` for one atom and gives its curvature `M_jj alpha_jj`.
-    fn atom_gradient(&self, atoms: &Rows, gram: &Gram, weights: &Weights, atom: usize, out: &mut [f64]) -> f64 {
+    fn atom_gradient(
+        &self,
+        atoms: &Rows,
+        gram: &Gram,
+        weights: &Weights,
+        atom: usize,
+        out: &mut [f64],
+    ) -> f64 {
         let kernel = self.task.kernel.as_ref();
         let (mut own, mut curvature) = (0.0, 0.0);
         for (other, overlap) in entries(&weights.overlaps, atom) {

@@ -86,7 +86,11 @@ pub fn by_name(name: &str) -> Result<Arc<dyn Learner>> {
 }
 
 /// Learns a dictionary from a sample; `None` if the sample has no usable vector.
-pub fn learn(sample: &Sample, options: &LearnerOptions, observer: &dyn Observer) -> Result<Option<Dictionary>> {
+pub fn learn(
+    sample: &Sample,
+    options: &LearnerOptions,
+    observer: &dyn Observer,
+) -> Result<Option<Dictionary>> {
     if sample.is_empty() {
         return Ok(None);
     }

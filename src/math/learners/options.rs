@@ -44,7 +44,7 @@ impl LearnerOptions {
     /// Atoms unless told otherwise.
     pub const DEFAULT_ATOMS: usize = 64;
     /// Penalty unless told otherwise, as a share of the mean `k(y, y)` (which is 1 for RBF).
-    pub const DEFAULT_LAMBDA: f64 = 0.05;
+    pub const DEFAULT_LAMBDA: f64 = 0.1;
     /// Rounds unless told otherwise.
     pub const DEFAULT_MAX_ROUNDS: usize = 30;
     /// Relative fall of the objective that counts as converged, unless told otherwise.

@@ -83,7 +83,8 @@ pub struct Traffic {
 pub fn traffic(options: &TrafficOptions) -> Traffic {
     let corridors = options.sensors.div_ceil(SENSORS_PER_CORRIDOR);
     let mut random = Random::new(options.seed, 0);
-    let profiles: Vec<[f64; 6]> = (0..corridors).map(|_| [(); 6].map(|()| random.uniform(0.0, 1.0))).collect();
+    let profiles: Vec<[f64; 6]> =
+        (0..corridors).map(|_| [(); 6].map(|()| random.uniform(0.0, 1.0))).collect();
     let sensors = (0..options.sensors).map(|i| {
         let (corridor, position) = (i / SENSORS_PER_CORRIDOR, (i % SENSORS_PER_CORRIDOR) as f64);
         let [limit, morning, evening, first, second, phase] = profiles[corridor];
@@ -154,11 +155,13 @@ impl Traffic {
         if self.step >= self.steps {
             return false;
         }
-        let (day, hour) = (self.step / STEPS_PER_DAY, (self.step % STEPS_PER_DAY) as f64 * 24.0 / STEPS_PER_DAY as f64);
+        let (day, hour) =
+            (self.step / STEPS_PER_DAY, (self.step % STEPS_PER_DAY) as f64 * 24.0 / STEPS_PER_DAY as f64);
         let weekend = day % 7 >= 5;
         for corridor in &mut self.corridors {
             if self.step.is_multiple_of(STEPS_PER_DAY) {
-                corridor.strength = if weekend { 0.25 } else { 1.0 } * (0.12 * corridor.random.normal()).exp();
+                corridor.strength =
+                    if weekend { 0.25 } else { 1.0 } * (0.12 * corridor.random.normal()).exp();
                 corridor.shift_hours = 0.2 * corridor.random.normal();
             }
             corridor.demand = 0.95 * corridor.demand + 0.025 * corridor.random.normal();
@@ -170,7 +173,9 @@ impl Traffic {
             let peak = |centre: f64, width: f64| (-((time - centre) / width).powi(2)).exp();
             let load = sensor.morning * peak(7.9, 1.3) + sensor.evening * peak(17.3, 1.9);
             let night = 0.03 * peak(3.0, 2.5);
-            let loss = (corridor.strength * load * (1.0 + corridor.demand) + 0.3 * corridor.demand.abs() - night).clamp(0.0, 0.9);
+            let loss = (corridor.strength * load * (1.0 + corridor.demand) + 0.3 * corridor.demand.abs()
+                - night)
+                .clamp(0.0, 0.9);
             *speed = sensor.free_flow * (1.0 - loss);
         }
         self.slow_down_for_incidents(speeds);
@@ -220,7 +225,8 @@ mod tests {
     #[test]
     fn incidents_show_in_the_speeds() {
         let calm = TrafficOptions { sensors: 48, days: 3, seed: 4, incidents_per_day: 0.0 };
-        let (mut with, mut without) = (traffic(&TrafficOptions { incidents_per_day: 1.0, ..calm }), traffic(&calm));
+        let (mut with, mut without) =
+            (traffic(&TrafficOptions { incidents_per_day: 1.0, ..calm }), traffic(&calm));
         assert!(with.incidents().len() > 3 && without.incidents().is_empty());
         let incident = with.incidents()[1];
         let (mut slow, mut free) = (vec![0.0; 48], vec![0.0; 48]);

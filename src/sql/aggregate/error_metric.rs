@@ -113,10 +113,15 @@ impl AggregateUDFImpl for ErrorMetric {
         if args.is_distinct {
             return not_impl_err!("{}(DISTINCT ...): use a subquery with SELECT DISTINCT", self.name);
         }
-        let tolerance = match constant(self.name, &args, 2)?.map(|value| value.cast_to(&DataType::Float64)).transpose()? {
+        let tolerance = match constant(self.name, &args, 2)?
+            .map(|value| value.cast_to(&DataType::Float64))
+            .transpose()?
+        {
             None | Some(ScalarValue::Float64(None)) => DEFAULT_NECR_TOLERANCE,
             Some(ScalarValue::Float64(Some(tolerance))) if tolerance > 0.0 => tolerance,
-            Some(other) => return plan_err!("{}: tolerance must be greater than zero, not {other}", self.name),
+            Some(other) => {
+                return plan_err!("{}: tolerance must be greater than zero, not {other}", self.name);
+            }
         };
         let columns = format!("{}, {}", args.exprs[0], args.exprs[1]);
         Ok(Box::new(ErrorAccumulator {
@@ -156,7 +161,8 @@ struct ErrorAccumulator {
 
 impl Accumulator for ErrorAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let vectors = |array| VectorColumn::new(array).map_err(|error| data_error(self.name, &self.columns, error));
+        let vectors =
+            |array| VectorColumn::new(array).map_err(|error| data_error(self.name, &self.columns, error));
         let (originals, decoded) = (vectors(&values[0])?, vectors(&values[1])?);
         for row in 0..originals.len() {
             let (Some(v), Some(u)) = (originals.elements(row), decoded.elements(row)) else { continue };
@@ -191,7 +197,8 @@ impl Accumulator for ErrorAccumulator {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        let (correct, count) = (states[0].as_primitive::<UInt64Type>(), states[1].as_primitive::<UInt64Type>());
+        let (correct, count) =
+            (states[0].as_primitive::<UInt64Type>(), states[1].as_primitive::<UInt64Type>());
         for row in 0..states[0].len() {
             let sums = doubles_at(&states[2], row)?;
             let &[a, b, c, d, e, f, g, h] = sums.as_slice() else {
@@ -210,7 +217,8 @@ impl Accumulator for ErrorAccumulator {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let ErrorTotals { squared_error, squared_value, absolute_error, absolute_value, correct, count } = self.totals;
+        let ErrorTotals { squared_error, squared_value, absolute_error, absolute_value, correct, count } =
+            self.totals;
         let sums = [squared_error, squared_value, absolute_error, absolute_value];
         let sums = sums.iter().flat_map(|sum| [sum.high, sum.low]).collect();
         Ok(vec![ScalarValue::UInt64(Some(correct)), ScalarValue::UInt64(Some(count)), doubles_state(sums)?])

@@ -69,9 +69,10 @@ impl AggregateUDFImpl for GivenDictionary {
             Some(value) => Options::from_scalar(NAME, OPTIONS, &value)?,
             None => Options::default(),
         };
-        let keys = args.order_bys.iter().map(|key| {
-            Ok(SortField::new_with_options(key.expr.data_type(args.schema)?, key.options))
-        });
+        let keys = args
+            .order_bys
+            .iter()
+            .map(|key| Ok(SortField::new_with_options(key.expr.data_type(args.schema)?, key.options)));
         Ok(Box::new(GivenAccumulator {
             column: args.exprs[0].to_string(),
             options: learner_options(&options)?,
@@ -129,7 +130,10 @@ impl GivenAccumulator {
         }
         check_values(values, row).map_err(error)?;
         if row >= MOST_ATOMS {
-            return exec_err!("{NAME}({}): more than {MOST_ATOMS} rows; sparse_train makes a few atoms of many rows", self.column);
+            return exec_err!(
+                "{NAME}({}): more than {MOST_ATOMS} rows; sparse_train makes a few atoms of many rows",
+                self.column
+            );
         }
         self.atoms.push((key.into(), values.into()));
         Ok(())
@@ -165,7 +169,9 @@ impl Accumulator for GivenAccumulator {
                     let key = keys.as_ref().map(|keys| keys.row(row));
                     self.add(key.as_ref().map_or(&[], |key| key.data()), values)?;
                 }
-                Row::NullElement { position, .. } => return Err(wrong(ColumnarError::NullElement { row, position })),
+                Row::NullElement { position, .. } => {
+                    return Err(wrong(ColumnarError::NullElement { row, position }));
+                }
             }
         }
         Ok(())

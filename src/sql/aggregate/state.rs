@@ -5,11 +5,11 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array, LargeListArray};
 use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
+use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::logical_expr::ColumnarValue;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::format_state_name;
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::arrow::record_batch::RecordBatch;
 
 /// A state field called `name` of the given type.
 pub(super) fn state_field(args: &StateFieldsArgs, name: &str, data_type: DataType) -> FieldRef {
@@ -51,11 +51,17 @@ pub(super) fn doubles_at(states: &ArrayRef, row: usize) -> Result<Vec<f64>> {
 }
 
 /// The value of an argument that must not depend on the row; `None` where it is not given.
-pub(super) fn constant(function: &str, args: &AccumulatorArgs, position: usize) -> Result<Option<ScalarValue>> {
+pub(super) fn constant(
+    function: &str,
+    args: &AccumulatorArgs,
+    position: usize,
+) -> Result<Option<ScalarValue>> {
     let Some(expression) = args.exprs.get(position) else { return Ok(None) };
     let nothing = RecordBatch::new_empty(Arc::new(args.schema.clone()));
     match expression.evaluate(&nothing)? {
         ColumnarValue::Scalar(value) => Ok(Some(value)),
-        ColumnarValue::Array(_) => exec_err!("{function}: argument {} must be a constant, not {expression}", position + 1),
+        ColumnarValue::Array(_) => {
+            exec_err!("{function}: argument {} must be a constant, not {expression}", position + 1)
+        }
     }
 }

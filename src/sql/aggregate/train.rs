@@ -73,7 +73,8 @@ pub(super) fn learner_options(options: &Options) -> Result<LearnerOptions> {
     };
     let (atoms, max_iter, sample) = (size("atoms")?, size("max_iter")?, size("sample")?);
     let (kernel, learner) = (options.text("kernel")?, options.text("learner")?);
-    let (sigma, lambda, tolerance) = (options.number("sigma")?, options.number("lambda")?, options.number("tolerance")?);
+    let (sigma, lambda, tolerance) =
+        (options.number("sigma")?, options.number("lambda")?, options.number("tolerance")?);
     let (degree, constant) = (options.number("degree")?, options.number("constant")?);
     let seed = options.count("seed")?;
     let build = || -> crate::math::Result<LearnerOptions> {
@@ -200,7 +201,8 @@ impl Accumulator for TrainAccumulator {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        let (seen, skipped) = (states[0].as_primitive::<UInt64Type>(), states[1].as_primitive::<UInt64Type>());
+        let (seen, skipped) =
+            (states[0].as_primitive::<UInt64Type>(), states[1].as_primitive::<UInt64Type>());
         for row in 0..seen.len() {
             let counts = list_at(&states[2], row)?;
             let values = doubles_at(&states[3], row)?;
@@ -255,7 +257,7 @@ static DOCUMENTATION: LazyLock<Documentation> = LazyLock::new(|| {
             ("v", "A list of integers or floats; all rows of one length."),
             (
                 "options",
-                "atoms: how many (64); kernel: 'rbf' (default), 'linear' or 'polynomial'; sigma: width of rbf (default: the median distance between rows); degree, constant: of polynomial (2, 1); lambda: penalty on weights (default: 0.05 of the mean self-similarity); learner: 'kscdl'; max_iter: most rounds (30); tolerance: relative fall of the objective that ends learning (1e-3); sample: distinct rows learned from (4096); seed: of the sample (0).",
+                "atoms: how many (64); kernel: 'rbf' (default), 'linear' or 'polynomial'; sigma: width of rbf (default: the median distance between rows); degree, constant: of polynomial (2, 1); lambda: penalty on weights (default: 0.1 of the mean self-similarity); learner: 'kscdl'; max_iter: most rounds (30); tolerance: relative fall of the objective that ends learning (1e-3); sample: distinct rows learned from (4096); seed: of the sample (0).",
             ),
         ],
     )

@@ -68,7 +68,8 @@ impl ScalarUDFImpl for Atoms {
 /// The atoms once for each of `rows` rows.
 fn repeated(dictionary: &Dictionary, rows: usize) -> crate::columnar::Result<ArrayRef> {
     let atoms = dictionary.len();
-    let vectors = to_vector_array(dictionary.atoms().repeat(rows), dictionary.dim(), &vec![true; rows * atoms])?;
+    let vectors =
+        to_vector_array(dictionary.atoms().repeat(rows), dictionary.dim(), &vec![true; rows * atoms])?;
     let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(atoms, rows));
     Ok(Arc::new(ListArray::try_new(atom_field(), offsets, vectors, None)?))
 }

@@ -74,7 +74,10 @@ static DOCUMENTATION: LazyLock<Documentation> = LazyLock::new(|| {
         "sparse_decode(code, dictionary)",
         "SELECT sparse_decode(code, (SELECT dictionary FROM 'd.parquet')) AS v FROM 'codes.parquet'",
         &[
-            ("code", "A list of struct<atom, weight>, as sparse_encode gives it; narrower number types are fine."),
+            (
+                "code",
+                "A list of struct<atom, weight>, as sparse_encode gives it; narrower number types are fine.",
+            ),
             ("dictionary", "The dictionary the code was made with."),
         ],
     )

@@ -139,9 +139,8 @@ fn note(dictionary: &Dictionary) -> Option<String> {
             training.atoms_requested, training.rows_sampled
         )
     });
-    let skipped = (training.rows_skipped > 0).then(|| {
-        format!("{} rows with missing or non-finite elements were left out", training.rows_skipped)
-    });
+    let skipped = (training.rows_skipped > 0)
+        .then(|| format!("{} rows with missing or non-finite elements were left out", training.rows_skipped));
     let notes: Vec<String> = fewer.into_iter().chain(skipped).collect();
     (!notes.is_empty()).then(|| notes.join("; "))
 }

@@ -10,7 +10,9 @@ use datafusion::logical_expr::{
 };
 
 use crate::columnar::{ColumnarError, Row, VectorColumn, code_field, code_type, to_code_array, vector_type};
-use crate::math::{Coder, CoderOptions, MathError, PreparedDictionary, Signals, check_vector as check_values, coders};
+use crate::math::{
+    Coder, CoderOptions, MathError, PreparedDictionary, Signals, check_vector as check_values, coders,
+};
 use crate::sql::arguments::{by_dictionary, check_dictionary, check_vector, for_each_group};
 use crate::sql::documentation::{document, signature};
 use crate::sql::errors::{data_error, option_error};

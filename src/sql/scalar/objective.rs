@@ -98,7 +98,9 @@ fn objectives(
     for &row in rows {
         let (values, code) = match (vectors.row(row), codes.row(row)) {
             (Row::Null, _) | (_, None) => continue,
-            (Row::NullElement { position, .. }, _) => return Err(ColumnarError::NullElement { row, position }),
+            (Row::NullElement { position, .. }, _) => {
+                return Err(ColumnarError::NullElement { row, position });
+            }
             (Row::Values(values), Some(code)) => (values, code),
         };
         if values.len() != dimension {
@@ -109,15 +111,16 @@ fn objectives(
     }
     let (signals, codes): (Vec<&[f64]>, Vec<(&[u32], &[f64])>) = pairs.into_iter().unzip();
     let lambda = lambda.unwrap_or(dictionary.dictionary().lambda());
-    let evaluations =
-        evaluate(dictionary, &Signals::new(signals)?, &codes, lambda).map_err(|error| with_batch_row(error, &pair_rows))?;
+    let evaluations = evaluate(dictionary, &Signals::new(signals)?, &codes, lambda)
+        .map_err(|error| with_batch_row(error, &pair_rows))?;
     let mut next = pair_rows.iter().zip(&evaluations).peekable();
     let by_row: Vec<Option<&Evaluation>> =
         rows.iter().map(|row| next.next_if(|(of, _)| *of == row).map(|(_, evaluation)| evaluation)).collect();
     let number = |value: fn(&Evaluation) -> f64| -> ArrayRef {
         Arc::new(Float64Array::from_iter(by_row.iter().map(|evaluation| evaluation.map(value))))
     };
-    let columns = vec![number(|e| e.fit + e.penalty), number(|e| e.fit), number(|e| e.penalty), number(|e| e.gap)];
+    let columns =
+        vec![number(|e| e.fit + e.penalty), number(|e| e.fit), number(|e| e.penalty), number(|e| e.gap)];
     let nulls: NullBuffer = by_row.iter().map(Option::is_some).collect();
     Ok(Arc::new(StructArray::try_new(fields(), columns, Some(nulls))?))
 }
