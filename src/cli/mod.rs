@@ -2,6 +2,7 @@
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0, 1 for a failure, 2 for wrong usage.
 
+mod copy;
 mod file_bytes;
 mod generate;
 mod output;

@@ -29,10 +29,8 @@ impl TrainingProgress {
 
     /// Takes the bar off the terminal.
     pub fn clear(&self) {
-        if let Ok(mut bar) = self.bar.lock() {
-            if let Some(bar) = bar.take() {
-                bar.finish_and_clear();
-            }
+        if let Some(bar) = self.bar.lock().ok().and_then(|mut bar| bar.take()) {
+            bar.finish_and_clear();
         }
     }
 }

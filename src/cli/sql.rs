@@ -11,6 +11,7 @@ use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::copy::StagedCopy;
 use super::print::{Format, print};
 use super::progress::TrainingProgress;
 use super::session::session;
@@ -119,8 +120,12 @@ impl Runner {
     }
 
     /// Runs one statement; Ctrl-C ends it.
-    async fn run_statement(&self, statement: Statement) -> Result<()> {
+    async fn run_statement(&self, mut statement: Statement) -> Result<()> {
         self.progress.reset();
+        let copy = match &mut statement {
+            Statement::CopyTo(copy) => StagedCopy::redirect(copy)?,
+            _ => None,
+        };
         let (session, format) = (self.session.clone(), self.format);
         let progress = Arc::clone(&self.progress);
         let mut work = tokio::spawn(async move {
@@ -135,7 +140,10 @@ impl Runner {
             })
         });
         tokio::select! {
-            result = &mut work => result?,
+            result = &mut work => {
+                result??;
+                copy.map_or(Ok(()), StagedCopy::publish)
+            }
             _ = tokio::signal::ctrl_c() => {
                 // Training listens to the flag, everything else ends where it next waits.
                 self.progress.cancel();

@@ -11,7 +11,7 @@ use arrow::datatypes::{DataType, Field, Fields, Float64Type, UInt32Type};
 use super::lists::{Lists, child_field};
 use super::vectors::{checked_offsets, null_buffer};
 use super::{ColumnarError, Result};
-use crate::math::Codes;
+use crate::math::{Code, Codes};
 
 const ATOM: &str = "atom";
 const WEIGHT: &str = "weight";
@@ -103,7 +103,7 @@ impl CodeColumn {
     }
 
     /// The atoms and weights of row `i`; `None` for NULL.
-    pub fn row(&self, i: usize) -> Option<(&[u32], &[f64])> {
+    pub fn row(&self, i: usize) -> Option<Code<'_>> {
         if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(i)) {
             return None;
         }

@@ -82,12 +82,11 @@ impl VectorColumn {
             return Row::Null;
         }
         let range = self.ranges[i].clone();
-        if let Some(nulls) = self.values.nulls().filter(|nulls| nulls.null_count() > 0) {
-            if let Some(position) = range.clone().position(|j| nulls.is_null(j)) {
-                return Row::NullElement { position, len: range.len() };
-            }
+        let nulls = self.values.nulls().filter(|nulls| nulls.null_count() > 0);
+        match nulls.and_then(|nulls| range.clone().position(|j| nulls.is_null(j))) {
+            Some(position) => Row::NullElement { position, len: range.len() },
+            None => Row::Values(&self.values.values()[range]),
         }
-        Row::Values(&self.values.values()[range])
     }
 
     /// The elements of row `i`, NULLs as `None`; `None` for a NULL row.

@@ -9,8 +9,8 @@ use pulp::Arch;
 
 const LOG2_E: f64 = std::f64::consts::LOG2_E;
 /// The upper part of ln 2 has trailing zeros, so that `n * LN2_HIGH` is exact.
-const LN2_HIGH: f64 = 6.931_471_803_691_238_2e-1;
-const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
+const LN2_HIGH: f64 = f64::from_bits(0x3FE6_2E42_FEE0_0000);
+const LN2_LOW: f64 = f64::from_bits(0x3DEA_39EF_3579_3C76);
 /// Adding it leaves the nearest integer in the low bits of the sum.
 const ROUND: f64 = 6_755_399_441_055_744.0;
 /// Below this the result would be subnormal; it is taken to be zero.

@@ -23,7 +23,7 @@ mod signals;
 mod sums;
 pub mod synthetic;
 
-pub use coders::{Coder, CoderOptions, Codes, ExitReason, SignalReport};
+pub use coders::{Code, Coder, CoderOptions, Codes, ExitReason, SignalReport};
 pub use decoders::Decoder;
 pub use dictionary::{Dictionary, PreparedDictionary, Round, Training};
 pub use error::MathError;

@@ -86,13 +86,10 @@ impl Sample {
         self.scratch.clear();
         self.scratch.extend(values.iter().map(|v| v + 0.0));
         let hash = content_hash(self.seed, &self.scratch);
-        if self.kept.len() >= self.capacity {
-            // Not empty: the capacity is at least one.
-            if let Some((last, _)) = self.kept.last_key_value() {
-                if hash > last.hash {
-                    return Ok(());
-                }
-            }
+        if self.kept.len() >= self.capacity
+            && self.kept.last_key_value().is_some_and(|(last, _)| hash > last.hash)
+        {
+            return Ok(());
         }
         *self.kept.entry(Key { hash, values: self.scratch.as_slice().into() }).or_insert(0) += count;
         if self.kept.len() > self.capacity {

@@ -14,6 +14,9 @@ pub enum ExitReason {
     Truncated,
 }
 
+/// One code: the atoms it uses and their weights.
+pub type Code<'a> = (&'a [u32], &'a [f64]);
+
 /// The evidence for one code.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SignalReport {

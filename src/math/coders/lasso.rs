@@ -6,6 +6,7 @@
 
 use rayon::prelude::*;
 
+use super::codes::Code;
 use crate::math::dictionary::Gram;
 use crate::math::signals::Rows;
 use crate::math::{MathError, Positive, PreparedDictionary, Result, Signals};
@@ -74,7 +75,7 @@ pub struct Evaluation {
 pub fn evaluate(
     dictionary: &PreparedDictionary,
     signals: &Signals<'_>,
-    codes: &[(&[u32], &[f64])],
+    codes: &[Code<'_>],
     lambda: f64,
 ) -> Result<Vec<Evaluation>> {
     let lambda = Positive::new("lambda", lambda)?.get();

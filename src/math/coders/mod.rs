@@ -15,7 +15,7 @@ mod lasso;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-pub use codes::{Codes, ExitReason, SignalReport};
+pub use codes::{Code, Codes, ExitReason, SignalReport};
 pub use fksc::Fksc;
 pub use ksc::Ksc;
 pub(crate) use lasso::check_entry;

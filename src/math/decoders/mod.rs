@@ -16,7 +16,7 @@ pub use linear::LinearPreimage;
 pub use polynomial::PolynomialPreimage;
 pub use rbf::RbfPreimage;
 
-use super::coders::check_entry;
+use super::coders::{Code, check_entry};
 use super::product::BLOCK;
 use super::signals::add_scaled;
 use super::{PreparedDictionary, Result};
@@ -56,7 +56,7 @@ pub trait Decoder: Debug + Send + Sync {
 /// Decodes a batch: `codes[i]` lists the atoms and weights of row `i`; signals are written one
 /// after the other. A code without weights decodes to the dictionary's centre, which is the mean
 /// atom for the RBF kernel and zero for the others.
-pub fn decode(dictionary: &PreparedDictionary, codes: &[(&[u32], &[f64])]) -> Result<Vec<f64>> {
+pub fn decode(dictionary: &PreparedDictionary, codes: &[Code<'_>]) -> Result<Vec<f64>> {
     let dim = dictionary.dictionary().dim();
     let decoder = dictionary.dictionary().kernel().decoder();
     let products = dictionary.products();

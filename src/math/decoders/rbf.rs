@@ -60,17 +60,15 @@ impl Decoder for RbfPreimage {
         point.clear();
         let total: f64 = weights.iter().sum();
         point.extend(weights.iter().map(|weight| weight / total));
-        let mut value = if point.iter().all(|a| a.is_finite()) {
-            self.pulls(&distances, weights, point, &mut pulls)
-        } else {
-            f64::NEG_INFINITY
-        };
+        let mut value = self.pulls(&distances, weights, point, &mut pulls);
+        if value.is_nan() {
+            value = f64::NEG_INFINITY;
+        }
         for atom in 0..count {
             trial.fill(0.0);
             trial[atom] = 1.0;
             let here = self.pulls(&distances, weights, &trial, &mut trial_pulls);
-            // Also taken where the start is NaN.
-            if !(value >= here) {
+            if here > value {
                 value = here;
                 point.copy_from_slice(&trial);
                 pulls.copy_from_slice(&trial_pulls);

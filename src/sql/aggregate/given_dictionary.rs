@@ -104,6 +104,8 @@ impl AggregateUDFImpl for GivenDictionary {
     }
 }
 
+type KeyedAtom = (Box<[u8]>, Box<[f64]>);
+
 #[derive(Debug)]
 struct GivenAccumulator {
     column: String,
@@ -114,7 +116,7 @@ struct GivenAccumulator {
     arguments: usize,
     dim: Option<usize>,
     /// Each atom with its key.
-    atoms: Vec<(Box<[u8]>, Box<[f64]>)>,
+    atoms: Vec<KeyedAtom>,
 }
 
 impl GivenAccumulator {

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
 
 use crate::columnar::{CodeColumn, ColumnarError, Row, VectorColumn, code_type, vector_type};
 use crate::math::coders::{Evaluation, evaluate};
-use crate::math::{MathError, Positive, PreparedDictionary, Signals};
+use crate::math::{Code, MathError, Positive, PreparedDictionary, Signals};
 use crate::sql::arguments::{by_dictionary, check_code, check_dictionary, check_vector, for_each_group};
 use crate::sql::documentation::{document, signature};
 use crate::sql::errors::{data_error, option_error, with_batch_row};
@@ -109,7 +109,7 @@ fn objectives(
         pairs.push((values, code));
         pair_rows.push(row);
     }
-    let (signals, codes): (Vec<&[f64]>, Vec<(&[u32], &[f64])>) = pairs.into_iter().unzip();
+    let (signals, codes): (Vec<&[f64]>, Vec<Code<'_>>) = pairs.into_iter().unzip();
     let lambda = lambda.unwrap_or(dictionary.dictionary().lambda());
     let evaluations = evaluate(dictionary, &Signals::new(signals)?, &codes, lambda)
         .map_err(|error| with_batch_row(error, &pair_rows))?;

@@ -1,0 +1,255 @@
+//! The command line as users see it: output, errors, exit codes, files.
+
+use std::io::Write;
+use std::process::{Output, Stdio};
+
+use crate::support::sparrow;
+
+fn run(arguments: &[&str]) -> Output {
+    sparrow().args(arguments).output().expect("it runs")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn every_format() {
+    let with = |format: &str| {
+        stdout(&run(&["sql", "--format", format, "-c", "SELECT 1 AS a, [1.5, 2.5] AS v, 'x,y' AS s"]))
+    };
+    assert_eq!(
+        with("table"),
+        "+---+------------+-----+\n| a | v          | s   |\n+---+------------+-----+\n| 1 | [1.5, 2.5] | x,y |\n+---+------------+-----+\n"
+    );
+    assert_eq!(with("csv"), "a,v,s\n1,\"[1.5, 2.5]\",\"x,y\"\n");
+    assert_eq!(with("tsv"), "a\tv\ts\n1\t[1.5, 2.5]\tx,y\n");
+    assert_eq!(with("json"), "[{\"a\":1,\"v\":[1.5,2.5],\"s\":\"x,y\"}]\n");
+    assert_eq!(with("nd-json"), "{\"a\":1,\"v\":[1.5,2.5],\"s\":\"x,y\"}\n");
+}
+
+#[test]
+fn no_rows_still_print_their_columns() {
+    let with = |format: &str| stdout(&run(&["sql", "--format", format, "-c", "SELECT 1 AS a WHERE false"]));
+    assert_eq!(with("csv"), "a\n");
+    assert_eq!(with("json"), "[]\n");
+    assert_eq!(with("nd-json"), "");
+    assert!(with("table").contains("| a |"));
+}
+
+#[test]
+fn tables_shorten_vectors_and_dictionaries() {
+    let output = run(&[
+        "sql",
+        "-c",
+        "SELECT sparse_train(v) AS d, range(0, 500) AS r FROM (VALUES ([1.0]), ([2.0])) t(v)",
+    ]);
+    let text = stdout(&output);
+    assert!(text.contains(" bytes>") && text.contains('…'), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() < 200), "{text}");
+}
+
+#[test]
+fn a_script_stops_at_the_first_failing_statement() {
+    let output = run(&["sql", "--format", "csv", "-c", "SELECT 1 AS a; SELECT nonsense; SELECT 3 AS c"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stdout(&output), "a\n1\n");
+    assert!(
+        stderr(&output).contains("statement 2") && stderr(&output).contains("nonsense"),
+        "{}",
+        stderr(&output)
+    );
+    let output = run(&["sql", "--format", "csv", "-c", "SELECT 1 AS a; SELEC 2"]);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), "a\n1\n"));
+}
+
+#[test]
+fn commands_and_files_run_in_the_order_given() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("two.sql");
+    std::fs::write(&file, "-- a comment\nSELECT x + 1 AS two FROM t;\n").expect("a file");
+    let file = file.display().to_string();
+    let output = run(&[
+        "sql",
+        "--format",
+        "csv",
+        "-c",
+        "CREATE TABLE t AS SELECT 1 AS x",
+        "-f",
+        &file,
+        "-c",
+        "SELECT x + 2 AS three FROM t",
+    ]);
+    assert_eq!(stdout(&output), "two\n2\nthree\n3\n", "{}", stderr(&output));
+}
+
+#[test]
+fn standard_input_is_a_script() {
+    let mut child = sparrow()
+        .args(["sql", "--format", "csv"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    child.stdin.take().expect("a pipe").write_all(b"SELECT 1 AS a;\nSELECT 2 AS b").expect("written");
+    assert_eq!(stdout(&child.wait_with_output().expect("it ends")), "a\n1\nb\n2\n");
+}
+
+#[test]
+fn wrong_usage_exits_with_2() {
+    for arguments in [
+        &["sql", "--format", "yaml", "-c", "SELECT 1"][..],
+        &["nonsense"],
+        &["sql", "--threads", "0"],
+        &["generate", "syn"],
+        &["generate", "traffic", "--days", "0", "-o", "x"],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stdout(&output).is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_missing_file_is_named_before_anything_runs() {
+    let output = run(&["sql", "-c", "SELECT 1", "-f", "no-such.sql"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).is_empty());
+    assert!(stderr(&output).contains("no-such.sql"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_failing_copy_leaves_no_file_and_keeps_the_old_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = folder.path().join("x.parquet");
+    let copy = |value: &str| {
+        let sql = format!(
+            "COPY (SELECT sparse_encode(CASE WHEN i = 49999 THEN [1.0, {value}] ELSE [1.0, 2.0] END,
+                   (SELECT sparse_dictionary(v) FROM (VALUES ([1.0, 2.0])) t(v))) AS code
+                   FROM (SELECT unnest(range(0, 50000)) AS i)) TO '{}'",
+            target.display()
+        );
+        run(&["sql", "-c", &sql])
+    };
+    let files = || std::fs::read_dir(folder.path()).expect("the folder").count();
+    let output = copy("'NaN'::double");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("position 1: NaN is not a finite number"), "{}", stderr(&output));
+    assert_eq!(files(), 0);
+    assert!(copy("2.0").status.success());
+    let whole = std::fs::read(&target).expect("the file");
+    assert_eq!(copy("'NaN'::double").status.code(), Some(1));
+    assert_eq!(files(), 1);
+    assert!(std::fs::read(&target).expect("the file") == whole);
+}
+
+#[test]
+fn generated_data_depends_on_the_seed_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let make = |arguments: &[&str], name: &str| {
+        let path = folder.path().join(name);
+        let output =
+            sparrow().arg("generate").args(arguments).arg("-o").arg(&path).output().expect("it runs");
+        assert!(output.status.success(), "{}", stderr(&output));
+        std::fs::read(path).expect("the file")
+    };
+    let syn = ["syn", "--dim", "20", "--signals", "50", "--groups", "3", "--seed"];
+    assert!(make(&[&syn[..], &["5"]].concat(), "a") == make(&[&syn[..], &["5"]].concat(), "b"));
+    assert!(make(&[&syn[..], &["5"]].concat(), "a") != make(&[&syn[..], &["6"]].concat(), "b"));
+    for layout in ["list", "wide", "long"] {
+        let traffic = ["traffic", "--sensors", "30", "--days", "1", "--layout", layout, "--seed", "1"];
+        assert!(make(&traffic, "a") == make(&traffic, "b"));
+    }
+}
+
+#[test]
+fn layouts_hold_the_same_speeds() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for layout in ["list", "wide", "long"] {
+        let output = sparrow()
+            .current_dir(folder.path())
+            .args(["generate", "traffic", "--sensors", "3", "--days", "1", "--layout", layout, "-o"])
+            .args([format!("{layout}.parquet").as_str(), "--incidents", "incidents.parquet"])
+            .output()
+            .expect("it runs");
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    let sql = "SELECT count(*) AS n FROM 'list.parquet' l
+               JOIN (SELECT time, [s000, s001, s002] AS w FROM 'wide.parquet') w ON l.time = w.time AND l.v = w.w
+               JOIN (SELECT time, array_agg(value ORDER BY sensor) AS x FROM 'long.parquet' GROUP BY time) x ON l.time = x.time AND l.v = x.x;
+               SELECT count(sensor) >= 0 AS listed FROM 'incidents.parquet'";
+    let output = sparrow()
+        .current_dir(folder.path())
+        .args(["sql", "--format", "csv", "-c", sql])
+        .output()
+        .expect("it runs");
+    assert_eq!(stdout(&output), "n\n288\nlisted\ntrue\n", "{}", stderr(&output));
+}
+
+#[test]
+fn generate_into_a_missing_folder_names_it() {
+    let output = run(&["generate", "syn", "-o", "no-such-folder/y.parquet"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("no-such-folder"), "{}", stderr(&output));
+}
+
+#[test]
+fn functions_are_documented() {
+    let output = run(&["sql", "--format", "csv", "-c", "SHOW FUNCTIONS LIKE 'sparse_%'"]);
+    let text = stdout(&output);
+    for name in [
+        "train",
+        "dictionary",
+        "encode",
+        "decode",
+        "atoms",
+        "dictionary_info",
+        "objective",
+        "nrmse",
+        "nmae",
+        "necr",
+    ] {
+        assert!(text.contains(&format!("\nsparse_{name},")), "sparse_{name} in {text}");
+    }
+    assert!(text.contains("Learns a dictionary"), "{text}");
+}
+
+#[test]
+fn running_out_of_memory_says_what_to_do() {
+    let sql = "SET datafusion.runtime.memory_limit = '2M';
+               SELECT sparse_train([sin(i), cos(i), i], {sample: 100000}) FROM (SELECT unnest(range(0, 100000)) AS i)";
+    let output = run(&["sql", "-c", sql]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("lower sample or atoms"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_the_result() {
+    let sql = "SELECT sparse_train([sin(i), cos(i), i % 7], {atoms: 8}) AS d FROM (SELECT unnest(range(0, 2000)) AS i)";
+    let with = |threads: &str| stdout(&run(&["sql", "--format", "csv", "--threads", threads, "-c", sql]));
+    assert_eq!(with("1"), with("4"));
+}
+
+#[test]
+fn copies_into_folders_and_partitions_arrive() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sql = "COPY (SELECT * FROM (VALUES (1, 'a'), (2, 'b')) t(x, p)) TO 'deep/one.parquet';
+               COPY (SELECT * FROM (VALUES (1, 'a'), (2, 'b')) t(x, p)) TO 'parts/' STORED AS PARQUET PARTITIONED BY (p);
+               SELECT count(*) AS one FROM 'deep/one.parquet';
+               CREATE EXTERNAL TABLE parts STORED AS PARQUET PARTITIONED BY (p) LOCATION 'parts/';
+               SELECT sum(x) AS x FROM parts WHERE p = 'b'";
+    let output = sparrow()
+        .current_dir(folder.path())
+        .args(["sql", "--format", "csv", "-c", sql])
+        .output()
+        .expect("it runs");
+    assert!(stdout(&output).ends_with("one\n2\nx\n2\n"), "{} {}", stdout(&output), stderr(&output));
+    let hidden = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.expect("an entry").file_name().to_string_lossy().starts_with('.')
+    };
+    assert!(!std::fs::read_dir(folder.path()).expect("the folder").any(hidden));
+}
