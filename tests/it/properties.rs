@@ -11,7 +11,9 @@ use proptest::prelude::*;
 use sparrow::columnar::{
     CodeColumn, Row, VectorColumn, dictionary_from_bytes, dictionary_to_bytes, to_code_array, to_vector_array,
 };
-use sparrow::math::{CoderOptions, Dictionary, PreparedDictionary, Signals, coders, decoders, kernels};
+use sparrow::math::{
+    CoderOptions, Dictionary, ExitReason, PreparedDictionary, Signals, coders, decoders, kernels,
+};
 
 fn dictionaries() -> impl Strategy<Value = (Dictionary, usize)> {
     (1usize..6, 1usize..8, 0usize..3).prop_flat_map(|(dim, atoms, kernel)| {
@@ -37,6 +39,7 @@ proptest! {
         let signals = Signals::from_flat(values, dim).expect("signals");
         let kernel = prepared.dictionary().kernel().clone();
         let mut objectives = Vec::new();
+        let mut scale_of_all = 1.0;
         for name in coders::names() {
             let options = CoderOptions::new(lambda).expect("options");
             let codes = coders::by_name(name).expect("known").encode(&prepared, &signals, &options).expect("codes");
@@ -45,8 +48,12 @@ proptest! {
                 let square: f64 = y.iter().map(|v| v * v).sum();
                 let own = kernel.self_similarity(square);
                 let scale = own.max(1.0);
+                scale_of_all += scale;
                 prop_assert!(report.objective <= 0.5 * own + 1e-9 * scale, "{name}: worse than w = 0");
                 prop_assert!(report.objective >= -1e-9 * scale);
+                if name == "fksc" {
+                    prop_assert_eq!(report.exit, ExitReason::Converged);
+                }
                 let view = codes.weights.outer_view(row).expect("a row");
                 prop_assert!(view.data().iter().all(|w| *w != 0.0 && w.is_finite()));
                 prop_assert!(view.indices().windows(2).all(|pair| pair[0] < pair[1]));
@@ -54,7 +61,8 @@ proptest! {
             objectives.push(codes.objective());
         }
         let (fast, plain) = (objectives[0], objectives[1]);
-        prop_assert!((fast - plain).abs() <= 1e-5 * plain.abs().max(1.0), "fksc {fast}, ksc {plain}");
+        // Coordinate descent may run out of rounds where atoms are alike; it is then above.
+        prop_assert!(fast <= plain + 1e-6 * scale_of_all, "fksc {fast}, ksc {plain}");
     }
 
     #[test]

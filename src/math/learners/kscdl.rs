@@ -4,13 +4,17 @@
 //! - atoms start from training signals, not from N(0, 1);
 //! - atom j's gradient is scaled by its own curvature, and the step is halved until the objective
 //!   falls ([`super::gradient`]);
-//! - atoms that no signal uses get no gradient: they restart from the signals represented worst;
+//! - atoms that no signal uses get no gradient, and atoms that repeat another are wasted: both restart
+//!   from the signals represented worst;
 //! - it has converged when the objective, which is what users pay for, no longer falls.
 
 use super::gradient::Step;
 use super::{Learner, Observer, Progress, Task};
 use crate::math::coders::{Coder, CoderOptions, Codes, Fksc};
-use crate::math::{Dictionary, MathError, Result, Round, Training};
+use crate::math::{Dictionary, MathError, PreparedDictionary, Result, Round, Training};
+
+/// Two atoms whose images have a cosine above this count as one.
+const ALIKE: f64 = 0.999;
 
 /// Kernel sparse coding dictionary learning.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +48,7 @@ impl Learner for Kscdl {
             }
             training.converged = round > 1 && lowest - objective <= task.tolerance * lowest;
             let last = training.converged || round == task.max_rounds;
-            let reseeds = if last { Vec::new() } else { reseeds(&codes, &task.counts) };
+            let reseeds = if last { Vec::new() } else { reseeds(&current, &codes, &task.counts) };
             training.history.push(Round { objective, nonzeros, reseeded: reseeds.len() as u32 });
             if last {
                 break;
@@ -60,18 +64,28 @@ fn weighted_objective(codes: &Codes, counts: &[f64]) -> f64 {
     codes.reports.iter().zip(counts).map(|(report, count)| count * report.objective).sum()
 }
 
-/// Pairs every atom that no signal uses with one of the signals represented worst.
-fn reseeds(codes: &Codes, counts: &[f64]) -> Vec<(usize, usize)> {
-    let mut used = vec![false; codes.weights.cols()];
-    for atom in codes.weights.indices() {
-        used[*atom as usize] = true;
-    }
-    let unused: Vec<usize> = (0..used.len()).filter(|atom| !used[*atom]).collect();
-    if unused.is_empty() {
-        return Vec::new();
-    }
+/// Pairs every atom that no signal needs with one of the signals represented worst.
+fn reseeds(dictionary: &PreparedDictionary, codes: &Codes, counts: &[f64]) -> Vec<(usize, usize)> {
+    let idle = idle_atoms(dictionary, codes);
     let loss = |signal: &usize| counts[*signal] * codes.reports[*signal].objective;
-    let mut worst: Vec<usize> = (0..counts.len()).collect();
+    let mut worst: Vec<usize> = if idle.is_empty() { Vec::new() } else { (0..counts.len()).collect() };
     worst.sort_by(|a, b| loss(b).total_cmp(&loss(a)));
-    unused.into_iter().zip(worst).collect()
+    idle.into_iter().zip(worst).collect()
+}
+
+/// Atoms that no signal uses, and those that all but repeat an earlier one.
+fn idle_atoms(dictionary: &PreparedDictionary, codes: &Codes) -> Vec<usize> {
+    let gram = dictionary.gram();
+    let mut needed = vec![false; gram.atoms];
+    for atom in codes.weights.indices() {
+        needed[*atom as usize] = true;
+    }
+    for atom in 1..gram.atoms {
+        let alike = |other: usize| {
+            let limit = ALIKE * (gram.diagonal(atom) * gram.diagonal(other)).sqrt();
+            needed[other] && gram.row(atom)[other] > limit
+        };
+        needed[atom] = needed[atom] && !(0..atom).any(alike);
+    }
+    (0..gram.atoms).filter(|atom| !needed[*atom]).collect()
 }
