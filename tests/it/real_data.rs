@@ -11,7 +11,7 @@ async fn planetlab_table_2() {
     query(&session, "CREATE TABLE d AS SELECT sparse_train(v, {atoms: 490}) AS d FROM t WHERE slice <= 3")
         .await;
     for (lambda, ratio, nmae) in
-        [(0.22, 49.2, 0.049), (0.31, 60.4, 0.052), (0.37, 68.2, 0.055), (0.46, 81.5, 0.060)]
+        [(0.14, 49.2, 0.049), (0.22, 60.4, 0.052), (0.27, 68.2, 0.055), (0.36, 81.5, 0.060)]
     {
         let coded = format!(
             "(SELECT v, sparse_encode(v, (SELECT d FROM d), {{lambda: {lambda}}}) AS c FROM t WHERE slice = 4)"
@@ -30,6 +30,7 @@ async fn planetlab_table_2() {
         assert!(error <= nmae, "lambda {lambda}: NMAE {error}");
         let gap = number(&session, &format!("SELECT max(sparse_objective(v, c, (SELECT d FROM d), {{lambda: {lambda}}})['gap']) FROM {coded}")).await;
         assert!(gap <= 1e-6, "lambda {lambda}: gap {gap}");
+        println!("PlanetLab, lambda {lambda}: ratio by count {found:.1}, NMAE {error:.4}, worst gap {gap:.1e}");
     }
 }
 
@@ -49,6 +50,7 @@ async fn metr_la_week() {
         number(&session, &format!("SELECT sparse_nmae(v, sparse_decode(c, (SELECT d FROM d))) FROM {coded}"))
             .await;
     assert!(nonzeros <= 6.0 && error <= 0.055, "{nonzeros} nonzeros a row, NMAE {error}");
+    println!("METR-LA: {nonzeros:.2} nonzeros a row, NMAE {error:.4}");
 }
 
 /// Table 1: the objectives of both coders agree on real data too.
@@ -73,5 +75,6 @@ async fn fksc_and_ksc_agree() {
         let (fast, plain) =
             (number(&session, &objective("fksc")).await, number(&session, &objective("ksc")).await);
         assert!((fast - plain).abs() <= 1e-6 * plain, "{name}: {fast} against {plain}");
+        println!("{name}: objective of fksc {fast}, of ksc {plain}");
     }
 }
