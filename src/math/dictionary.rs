@@ -222,11 +222,4 @@ impl PreparedDictionary {
         });
         values
     }
-
-    /// Bytes held, computed matrices included.
-    pub fn size(&self) -> usize {
-        let atoms = self.rows.len();
-        let matrices = self.gram.get().is_some() as usize + self.products.get().is_some() as usize;
-        8 * (2 * self.dictionary.atoms().len() + matrices * atoms * atoms + 4 * atoms)
-    }
 }

@@ -9,7 +9,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::compute::{cast, interleave};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
-use datafusion::logical_expr::ColumnarValue;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
 
 use super::DICTIONARY_EXTENSION;
 use super::cache::prepared;
@@ -121,6 +121,26 @@ pub(super) fn for_each_group(
     }
     let arrays: Vec<&dyn Array> = results.iter().map(|array| array.as_ref()).collect();
     Ok(ColumnarValue::Array(interleave(&arrays, &places)?))
+}
+
+/// Evaluates `describe` for the dictionary of every row, once where the dictionary is a constant.
+pub(super) fn describe_dictionaries(
+    function: &str,
+    args: &ScalarFunctionArgs,
+    describe: impl Fn(&PreparedDictionary, usize) -> Result<ArrayRef>,
+) -> Result<ColumnarValue> {
+    let constant = matches!(args.args[0], ColumnarValue::Scalar(_));
+    let rows = if constant { 1 } else { args.number_rows };
+    let groups = by_dictionary(function, args.arg_fields[0].name(), &args.args[0], rows)?;
+    let described = for_each_group(&groups, args.return_field.data_type(), |dictionary, rows| {
+        describe(dictionary, rows.len())
+    })?;
+    match described {
+        ColumnarValue::Array(array) if constant => {
+            Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?))
+        }
+        other => Ok(other),
+    }
 }
 
 /// Cells of a column of dictionaries, told apart by their views without looking at their bytes.

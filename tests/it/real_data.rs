@@ -30,7 +30,9 @@ async fn planetlab_table_2() {
         assert!(error <= nmae, "lambda {lambda}: NMAE {error}");
         let gap = number(&session, &format!("SELECT max(sparse_objective(v, c, (SELECT d FROM d), {{lambda: {lambda}}})['gap']) FROM {coded}")).await;
         assert!(gap <= 1e-6, "lambda {lambda}: gap {gap}");
-        println!("PlanetLab, lambda {lambda}: ratio by count {found:.1}, NMAE {error:.4}, worst gap {gap:.1e}");
+        println!(
+            "PlanetLab, lambda {lambda}: ratio by count {found:.1}, NMAE {error:.4}, worst gap {gap:.1e}"
+        );
     }
 }
 

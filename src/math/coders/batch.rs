@@ -37,33 +37,55 @@ struct BlockCodes {
     reports: Vec<SignalReport>,
 }
 
-/// Runs `solve` for every signal; blocks are independent, so neither their size nor the number of
-/// threads changes a code.
+/// Some signals of a batch and their similarities to all atoms.
+pub(super) struct Block<'a> {
+    /// The number of the first signal.
+    pub first: usize,
+    /// `k(y, X)` of each signal, one after the other.
+    pub similarities: &'a [f64],
+    /// `k(y, y)` of each signal.
+    pub self_similarities: &'a [f64],
+}
+
+/// Runs `work` for every block of signals, in parallel, with memory `S` that blocks reuse. Blocks are
+/// independent, so neither their size nor the number of threads changes a result.
+pub(super) fn map_blocks<S: Default + Send, T: Send>(
+    dictionary: &PreparedDictionary,
+    signals: &Signals<'_>,
+    work: impl Fn(&mut S, Block<'_>) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let kernel = dictionary.dictionary().kernel();
+    let run = |scratch: &mut (Rows, Vec<f64>, Vec<f64>, S), block: usize| {
+        let (rows, similarities, self_similarities, reused) = scratch;
+        let first = block * BLOCK;
+        let last = (first + BLOCK).min(signals.len());
+        rows.fill(&signals.rows()[first..last], dictionary.centre(), first)?;
+        kernel.similarities(rows, dictionary.rows(), similarities);
+        self_similarities.clear();
+        self_similarities.extend(rows.squares.iter().map(|square| kernel.self_similarity(*square)));
+        work(reused, Block { first, similarities, self_similarities })
+    };
+    (0..signals.len().div_ceil(BLOCK)).into_par_iter().map_init(Default::default, run).collect()
+}
+
+/// Runs `solve` for every signal.
 pub(super) fn code_each(
     dictionary: &PreparedDictionary,
     signals: &Signals<'_>,
     options: &CoderOptions,
     solve: impl Fn(&Lasso<'_>, &mut Workspace) -> SignalReport + Sync,
 ) -> Result<Codes> {
-    let kernel = dictionary.dictionary().kernel();
     let gram = dictionary.gram();
-    let code_block = |scratch: &mut (Rows, Vec<f64>, Workspace), block: usize| -> Result<BlockCodes> {
-        let (rows, similarities, workspace) = scratch;
-        let first = block * BLOCK;
-        let last = (first + BLOCK).min(signals.len());
-        rows.fill(&signals.rows()[first..last], dictionary.centre(), first)?;
-        kernel.similarities(rows, dictionary.rows(), similarities);
+    let code_block = |workspace: &mut Workspace, block: Block<'_>| {
         let mut codes = BlockCodes::default();
-        for (similarities, square) in similarities.chunks_exact(gram.atoms).zip(&rows.squares) {
-            let self_similarity = kernel.self_similarity(*square);
+        for (similarities, own) in block.similarities.chunks_exact(gram.atoms).zip(block.self_similarities) {
             let problem = Lasso {
                 gram,
                 similarities,
-                self_similarity,
+                self_similarity: *own,
                 lambda: options.lambda(),
                 // Weights and correlations of a kernel that is not bounded by 1 scale with it.
-                tolerance: options.tolerance.get()
-                    * (self_similarity.abs() * gram.largest).sqrt().max(f64::MIN_POSITIVE),
+                tolerance: options.tolerance.get() * (own.abs() * gram.largest).sqrt().max(f64::MIN_POSITIVE),
                 max_rounds: options.max_rounds,
             };
             let mut report = solve(&problem, workspace);
@@ -77,10 +99,7 @@ pub(super) fn code_each(
         }
         Ok(codes)
     };
-    let blocks: Vec<BlockCodes> = (0..signals.len().div_ceil(BLOCK))
-        .into_par_iter()
-        .map_init(Default::default, code_block)
-        .collect::<Result<_>>()?;
+    let blocks = map_blocks(dictionary, signals, code_block)?;
     Ok(concatenate(blocks, signals.len(), gram.atoms))
 }
 

@@ -4,11 +4,10 @@
 //! correlations `g = k - K w`, `w` is optimal where `g_i = lambda sign(w_i)` on the nonzeros and
 //! `|g_i| <= lambda` elsewhere; the largest violation is the optimality gap.
 
-use rayon::prelude::*;
-
+use super::batch::map_blocks;
 use super::codes::Code;
 use crate::math::dictionary::Gram;
-use crate::math::signals::Rows;
+use crate::math::signals::add_scaled;
 use crate::math::{MathError, Positive, PreparedDictionary, Result, Signals};
 
 /// One signal's problem.
@@ -79,41 +78,41 @@ pub fn evaluate(
     lambda: f64,
 ) -> Result<Vec<Evaluation>> {
     let lambda = Positive::new("lambda", lambda)?.get();
-    let kernel = dictionary.dictionary().kernel();
     let gram = dictionary.gram();
-    let atoms = dictionary.dictionary().len();
-    let evaluate_row = |block: &mut Rows, similarities: &mut Vec<f64>, row: usize| {
-        block.fill(&signals.rows()[row..=row], dictionary.centre(), row)?;
-        kernel.similarities(block, dictionary.rows(), similarities);
-        let (indices, weights) = codes[row];
+    let blocks = map_blocks(dictionary, signals, |scratch: &mut (Vec<f64>, Vec<f64>), block| {
+        let rows = block.similarities.chunks_exact(gram.atoms).zip(block.self_similarities).enumerate();
+        rows.map(|(i, (similarities, own))| {
+            let (tolerance, max_rounds) = (0.0, 0);
+            let problem = Lasso { gram, similarities, self_similarity: *own, lambda, tolerance, max_rounds };
+            evaluate_code(&problem, block.first + i, codes[block.first + i], scratch)
+        })
+        .collect::<Result<Vec<_>>>()
+    })?;
+    Ok(blocks.concat())
+}
+
+fn evaluate_code(
+    problem: &Lasso<'_>,
+    row: usize,
+    (atoms, weights): Code<'_>,
+    (dense, correlations): &mut (Vec<f64>, Vec<f64>),
+) -> Result<Evaluation> {
+    let gram = problem.gram;
+    dense.clear();
+    dense.resize(gram.atoms, 0.0);
+    correlations.clear();
+    correlations.extend_from_slice(problem.similarities);
+    for (atom, weight) in atoms.iter().zip(weights) {
+        check_entry(row, *atom, *weight, gram.atoms)?;
         // Repeated atoms add up, as they do in decoding.
-        let mut dense = vec![0.0; atoms];
-        for (atom, weight) in indices.iter().zip(weights) {
-            check_entry(row, *atom, *weight, atoms)?;
-            dense[*atom as usize] += weight;
-        }
-        let mut correlations = similarities.clone();
-        for (atom, weight) in dense.iter().enumerate().filter(|(_, weight)| **weight != 0.0) {
-            crate::math::signals::add_scaled(&mut correlations, -weight, gram.row(atom));
-        }
-        let problem = Lasso {
-            gram,
-            similarities,
-            self_similarity: kernel.self_similarity(block.squares[0]),
-            lambda,
-            tolerance: 0.0,
-            max_rounds: 0,
-        };
-        let nonzeros = dense.iter().enumerate().filter(|(_, weight)| **weight != 0.0);
-        let objective = problem.objective(nonzeros.map(|(i, w)| (i, *w, correlations[i])));
-        let penalty = lambda * dense.iter().map(|w| w.abs()).sum::<f64>();
-        let gap = dense.iter().zip(&correlations).map(|(w, g)| problem.violation(*w, *g)).fold(0.0, f64::max);
-        Ok(Evaluation { fit: (objective - penalty).max(0.0), penalty, gap })
-    };
-    (0..signals.len())
-        .into_par_iter()
-        .map_init(Default::default, |(block, similarities), row| evaluate_row(block, similarities, row))
-        .collect()
+        dense[*atom as usize] += weight;
+        add_scaled(correlations, -weight, gram.row(*atom as usize));
+    }
+    let nonzeros = dense.iter().enumerate().filter(|(_, weight)| **weight != 0.0);
+    let objective = problem.objective(nonzeros.map(|(i, w)| (i, *w, correlations[i])));
+    let penalty = problem.lambda * dense.iter().map(|w| w.abs()).sum::<f64>();
+    let violations = dense.iter().zip(correlations.iter()).map(|(w, g)| problem.violation(*w, *g));
+    Ok(Evaluation { fit: (objective - penalty).max(0.0), penalty, gap: violations.fold(0.0, f64::max) })
 }
 
 /// Refuses a code entry that names no atom or weighs it with NaN or an infinity.

@@ -7,7 +7,7 @@ use super::{Decoder, Support};
 pub struct LinearPreimage;
 
 impl Decoder for LinearPreimage {
-    fn coefficients(&self, support: &Support, coefficients: &mut Vec<f64>) {
+    fn coefficients(&self, support: &Support, _scratch: &mut Vec<f64>, coefficients: &mut Vec<f64>) {
         coefficients.clear();
         coefficients.extend_from_slice(&support.weights);
     }

@@ -49,8 +49,9 @@ impl Support {
 
 /// Finds the coefficients of a pre-image.
 pub trait Decoder: Debug + Send + Sync {
-    /// Fills `coefficients` (as long as the support, which is not empty).
-    fn coefficients(&self, support: &Support, coefficients: &mut Vec<f64>);
+    /// Fills `coefficients` (as long as the support, which is not empty); `scratch` is memory that
+    /// calls reuse.
+    fn coefficients(&self, support: &Support, scratch: &mut Vec<f64>, coefficients: &mut Vec<f64>);
 }
 
 /// Decodes a batch: `codes[i]` lists the atoms and weights of row `i`; signals are written one
@@ -61,8 +62,8 @@ pub fn decode(dictionary: &PreparedDictionary, codes: &[Code<'_>]) -> Result<Vec
     let decoder = dictionary.dictionary().kernel().decoder();
     let products = dictionary.products();
     let atoms = dictionary.dictionary().len();
-    let decode_row = |scratch: &mut (Vec<u32>, Support, Vec<f64>), row: usize, out: &mut [f64]| {
-        let (used, support, coefficients) = scratch;
+    let decode_row = |reused: &mut (Vec<u32>, Support, Vec<f64>, Vec<f64>), row: usize, out: &mut [f64]| {
+        let (used, support, scratch, coefficients) = reused;
         used.clear();
         support.weights.clear();
         for (atom, weight) in codes[row].0.iter().zip(codes[row].1) {
@@ -81,7 +82,7 @@ pub fn decode(dictionary: &PreparedDictionary, codes: &[Code<'_>]) -> Result<Vec
             let row = &products[*i as usize * atoms..(*i as usize + 1) * atoms];
             support.products.extend(used.iter().map(|j| row[*j as usize]));
         }
-        decoder.coefficients(support, coefficients);
+        decoder.coefficients(support, scratch, coefficients);
         for (atom, coefficient) in used.iter().zip(coefficients.iter()) {
             add_scaled(out, *coefficient, dictionary.rows().row(*atom as usize));
         }
@@ -90,9 +91,9 @@ pub fn decode(dictionary: &PreparedDictionary, codes: &[Code<'_>]) -> Result<Vec
     let mut signals = vec![0.0; codes.len() * dim];
     signals.par_chunks_mut(dim * BLOCK).enumerate().try_for_each_init(
         Default::default,
-        |scratch, (block, out)| {
+        |reused, (block, out)| {
             for (i, out) in out.chunks_exact_mut(dim).enumerate() {
-                decode_row(scratch, block * BLOCK + i, out)?;
+                decode_row(reused, block * BLOCK + i, out)?;
             }
             Ok(())
         },

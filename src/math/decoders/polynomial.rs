@@ -51,7 +51,7 @@ impl PolynomialPreimage {
 }
 
 impl Decoder for PolynomialPreimage {
-    fn coefficients(&self, support: &Support, coefficients: &mut Vec<f64>) {
+    fn coefficients(&self, support: &Support, _scratch: &mut Vec<f64>, coefficients: &mut Vec<f64>) {
         let count = support.len();
         let scaled = |factor: f64| support.weights.iter().map(|w| factor * w).collect::<Vec<_>>();
         let single = |atom: usize| {

@@ -49,29 +49,31 @@ impl RbfPreimage {
 }
 
 impl Decoder for RbfPreimage {
-    fn coefficients(&self, support: &Support, point: &mut Vec<f64>) {
+    fn coefficients(&self, support: &Support, scratch: &mut Vec<f64>, point: &mut Vec<f64>) {
         let count = support.len();
         let weights = &support.weights;
-        let distances = squared_distances(support);
-        let mut pulls = vec![0.0; count];
-        let mut trial = vec![0.0; count];
-        let mut trial_pulls = vec![0.0; count];
+        scratch.clear();
+        scratch.resize(count * (count + 3), 0.0);
+        let (distances, rest) = scratch.split_at_mut(count * count);
+        let (pulls, rest) = rest.split_at_mut(count);
+        let (trial, trial_pulls) = rest.split_at_mut(count);
+        squared_distances(support, distances);
 
         point.clear();
         let total: f64 = weights.iter().sum();
         point.extend(weights.iter().map(|weight| weight / total));
-        let mut value = self.pulls(&distances, weights, point, &mut pulls);
+        let mut value = self.pulls(distances, weights, point, pulls);
         if value.is_nan() {
             value = f64::NEG_INFINITY;
         }
         for atom in 0..count {
             trial.fill(0.0);
             trial[atom] = 1.0;
-            let here = self.pulls(&distances, weights, &trial, &mut trial_pulls);
+            let here = self.pulls(distances, weights, trial, trial_pulls);
             if here > value {
                 value = here;
-                point.copy_from_slice(&trial);
-                pulls.copy_from_slice(&trial_pulls);
+                point.copy_from_slice(trial);
+                pulls.copy_from_slice(trial_pulls);
             }
         }
         for _ in 0..MAX_STEPS {
@@ -81,18 +83,18 @@ impl Decoder for RbfPreimage {
             }
             let Some(better) = (0..MAX_HALVINGS).find_map(|halvings| {
                 let step = 0.5f64.powi(halvings as i32);
-                for ((t, a), pull) in trial.iter_mut().zip(point.iter()).zip(&pulls) {
+                for ((t, a), pull) in trial.iter_mut().zip(point.iter()).zip(pulls.iter()) {
                     *t = a + step * (pull / value - a);
                 }
-                let there = self.pulls(&distances, weights, &trial, &mut trial_pulls);
+                let there = self.pulls(distances, weights, trial, trial_pulls);
                 (there >= value * (1.0 - ROUNDING)).then_some(there)
             }) else {
                 return;
             };
-            let change = point.iter().zip(&trial).fold(0.0f64, |m, (a, t)| m.max((a - t).abs()));
+            let change = point.iter().zip(trial.iter()).fold(0.0f64, |m, (a, t)| m.max((a - t).abs()));
             value = better;
-            point.copy_from_slice(&trial);
-            pulls.copy_from_slice(&trial_pulls);
+            point.copy_from_slice(trial);
+            pulls.copy_from_slice(trial_pulls);
             if change <= SETTLED {
                 return;
             }
@@ -100,10 +102,9 @@ impl Decoder for RbfPreimage {
     }
 }
 
-fn squared_distances(support: &Support) -> Vec<f64> {
+fn squared_distances(support: &Support, distances: &mut [f64]) {
     let count = support.len();
     let square = |i: usize| support.products[i * count + i];
-    let mut distances = vec![0.0; count * count];
     for i in 0..count {
         for j in 0..i {
             let distance = (square(i) + square(j) - 2.0 * support.products[i * count + j]).max(0.0);
@@ -111,5 +112,4 @@ fn squared_distances(support: &Support) -> Vec<f64> {
             distances[j * count + i] = distance;
         }
     }
-    distances
 }

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
 
 use crate::columnar::{to_vector_array, vector_type};
 use crate::math::Dictionary;
-use crate::sql::arguments::{by_dictionary, check_dictionary, for_each_group};
+use crate::sql::arguments::{check_dictionary, describe_dictionaries};
 use crate::sql::documentation::{document, signature};
 use crate::sql::errors::data_error;
 
@@ -53,10 +53,9 @@ impl ScalarUDFImpl for Atoms {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let column = args.arg_fields[0].name();
-        let groups = by_dictionary(NAME, column, &args.args[0], args.number_rows)?;
-        for_each_group(&groups, args.return_field.data_type(), |dictionary, rows| {
-            repeated(dictionary.dictionary(), rows.len()).map_err(|error| data_error(NAME, column, error))
+        describe_dictionaries(NAME, &args, |dictionary, rows| {
+            repeated(dictionary.dictionary(), rows)
+                .map_err(|error| data_error(NAME, args.arg_fields[0].name(), error))
         })
     }
 

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::math::{Dictionary, Training};
-use crate::sql::arguments::{by_dictionary, check_dictionary, for_each_group};
+use crate::sql::arguments::{check_dictionary, describe_dictionaries};
 use crate::sql::documentation::{document, signature};
 
 const NAME: &str = "sparse_dictionary_info";
@@ -86,10 +86,7 @@ impl ScalarUDFImpl for DictionaryInfo {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let groups = by_dictionary(NAME, args.arg_fields[0].name(), &args.args[0], args.number_rows)?;
-        for_each_group(&groups, args.return_field.data_type(), |dictionary, rows| {
-            info(dictionary.dictionary(), rows.len())
-        })
+        describe_dictionaries(NAME, &args, |dictionary, rows| info(dictionary.dictionary(), rows))
     }
 
     fn documentation(&self) -> Option<&Documentation> {
