@@ -49,7 +49,7 @@ pub(super) fn check_types(function: &str, known: Known, argument: Option<&DataTy
 }
 
 /// Options whose names and types have been checked.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Options {
     function: &'static str,
     values: Vec<(String, ScalarValue)>,
@@ -82,6 +82,11 @@ impl Options {
             .zip(fields.columns())
             .map(|(field, column)| Ok((field.name().clone(), ScalarValue::try_from_array(column, 0)?)));
         Ok(Self { function, values: values.collect::<Result<_>>()? })
+    }
+
+    /// The function they were given to.
+    pub fn function(&self) -> &'static str {
+        self.function
     }
 
     fn get(&self, name: &str) -> Option<&ScalarValue> {

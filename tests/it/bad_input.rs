@@ -82,6 +82,10 @@ async fn errors_name_the_place_and_the_remedy() {
         ),
         // Options.
         (
+            "SELECT sparse_dictionary(v, {sigma: 0}) FROM (VALUES ([1.0])) t(v)".to_string(),
+            "sparse_dictionary: sigma must be a finite number greater than zero, not 0",
+        ),
+        (
             format!("SELECT sparse_encode([1.0, 2.0], {d}, {{lamda: 0.1}})"),
             "unknown option 'lamda'; known: lambda, coder, max_nonzeros, tolerance, on_bad",
         ),

@@ -5,19 +5,19 @@ use std::sync::{Arc, LazyLock};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BinaryArray};
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::arrow::row::{RowConverter, SortField};
-use datafusion::common::{Result, ScalarValue, exec_err, internal_err, not_impl_err};
+use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Documentation, Signature};
 
-use super::state::{constant, doubles_at, doubles_state, list_at, list_state, list_type, state_field};
+use super::state::{doubles_at, doubles_state, list_at, list_state, list_type, options, state_field};
 use super::train::learner_options;
 use crate::columnar::{ColumnarError, Row, VectorColumn, dictionary_to_bytes, vector_type};
 use crate::math::{Dictionary, LearnerOptions, MathError, Signals, check_vector as check_values};
 use crate::sql::arguments::{check_vector, dictionary_field};
 use crate::sql::documentation::{document, signature};
 use crate::sql::errors::data_error;
-use crate::sql::options::{Kind, Known, Options, check_types};
+use crate::sql::options::{Kind, Known, check_types};
 
 const NAME: &str = "sparse_dictionary";
 const OPTIONS: Known = &[
@@ -62,20 +62,14 @@ impl AggregateUDFImpl for GivenDictionary {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        if args.is_distinct {
-            return not_impl_err!("{NAME}(DISTINCT ...): use a subquery with SELECT DISTINCT");
-        }
-        let options = match constant(NAME, &args, 1)? {
-            Some(value) => Options::from_scalar(NAME, OPTIONS, &value)?,
-            None => Options::default(),
-        };
+        let options = learner_options(&options(NAME, OPTIONS, &args)?)?;
         let keys = args
             .order_bys
             .iter()
             .map(|key| Ok(SortField::new_with_options(key.expr.data_type(args.schema)?, key.options)));
         Ok(Box::new(GivenAccumulator {
             column: args.exprs[0].to_string(),
-            options: learner_options(&options)?,
+            options,
             keys: RowConverter::new(keys.collect::<Result<_>>()?)?,
             arguments: args.exprs.len(),
             dim: None,

@@ -6,10 +6,12 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array, LargeList
 use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::common::{Result, ScalarValue, exec_err, not_impl_err};
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::format_state_name;
+
+use crate::sql::options::{Known, Options};
 
 /// A state field called `name` of the given type.
 pub(super) fn state_field(args: &StateFieldsArgs, name: &str, data_type: DataType) -> FieldRef {
@@ -64,4 +66,13 @@ pub(super) fn constant(
             exec_err!("{function}: argument {} must be a constant, not {expression}", position + 1)
         }
     }
+}
+
+/// The options of an aggregate over vectors, which is not defined for DISTINCT.
+pub(super) fn options(function: &'static str, known: Known, args: &AccumulatorArgs) -> Result<Options> {
+    if args.is_distinct {
+        return not_impl_err!("{function}(DISTINCT ...): use a subquery with SELECT DISTINCT");
+    }
+    let value = constant(function, args, 1)?.unwrap_or(ScalarValue::Null);
+    Options::from_scalar(function, known, &value)
 }

@@ -5,12 +5,12 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{ArrayRef, AsArray, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, FieldRef, UInt64Type};
-use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err, not_impl_err};
+use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Documentation, Signature};
 
-use super::state::{constant, doubles_at, doubles_state, list_at, list_state, list_type, state_field};
+use super::state::{doubles_at, doubles_state, list_at, list_state, list_type, options, state_field};
 use crate::columnar::{Row, VectorColumn, dictionary_to_bytes, vector_type};
 use crate::math::{LearnerOptions, MathError, Observer, Sample, learners};
 use crate::sql::arguments::{check_vector, dictionary_field};
@@ -111,7 +111,7 @@ pub(super) fn learner_options(options: &Options) -> Result<LearnerOptions> {
         }
         Ok(learner_options)
     };
-    build().map_err(|error| option_error(NAME, error))
+    build().map_err(|error| option_error(options.function(), error))
 }
 
 impl AggregateUDFImpl for Train {
@@ -134,14 +134,7 @@ impl AggregateUDFImpl for Train {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        if args.is_distinct {
-            return not_impl_err!("{NAME}(DISTINCT ...): use a subquery with SELECT DISTINCT");
-        }
-        let options = match constant(NAME, &args, 1)? {
-            Some(value) => Options::from_scalar(NAME, OPTIONS, &value)?,
-            None => Options::default(),
-        };
-        let options = learner_options(&options)?;
+        let options = learner_options(&options(NAME, OPTIONS, &args)?)?;
         Ok(Box::new(TrainAccumulator {
             column: args.exprs[0].to_string(),
             sample: Sample::new(options.sample(), options.seed()),
