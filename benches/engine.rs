@@ -54,7 +54,7 @@ fn decode(criterion: &mut Criterion) {
 fn learn(criterion: &mut Criterion) {
     let values = syn(DIM, SIGNALS, 15, 5);
     let mut sample = Sample::new(SIGNALS, 0);
-    values.chunks_exact(DIM).for_each(|v| sample.offer(v).expect("equal lengths"));
+    values.chunks_exact(DIM).for_each(|v| sample.offer(0, v).expect("equal lengths"));
     let options =
         LearnerOptions::default().with_atoms(64).and_then(|o| o.with_max_rounds(5)).expect("options");
     criterion.bench_function("learn/syn360x500x64/5 rounds", |bencher| {

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::sql::parser::CopyToStatement;
 use tempfile::TempDir;
 
@@ -19,14 +20,14 @@ pub(super) struct StagedCopy {
 impl StagedCopy {
     /// Redirects the statement; `None` where the target is not a local path.
     pub fn redirect(statement: &mut CopyToStatement) -> Result<Option<Self>> {
-        let path = statement.target.strip_prefix("file://").unwrap_or(&statement.target);
-        if path.contains("://") {
+        let place = ListingTableUrl::parse(&statement.target)?;
+        let Some(target) = (place.scheme() == "file").then(|| place.get_url().to_file_path().ok()).flatten()
+        else {
             return Ok(None);
-        }
-        let target = PathBuf::from(path);
+        };
         // DataFusion's own rule: a path without an extension is a folder.
-        let single_file =
-            !path.ends_with('/') && target.extension().is_some() && statement.partitioned_by.is_empty();
+        let file = !statement.target.ends_with('/') && target.extension().is_some();
+        let single_file = file && statement.partitioned_by.is_empty();
         let parent =
             target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;

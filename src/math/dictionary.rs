@@ -15,7 +15,7 @@ pub struct Round {
     pub objective: f64,
     /// Nonzero weights over the sampled signals.
     pub nonzeros: u64,
-    /// Atoms no signal used, replaced by badly represented signals.
+    /// Atoms that no signal needed, replaced by badly represented signals.
     pub reseeded: u32,
 }
 
@@ -40,6 +40,13 @@ pub struct Training {
     pub converged: bool,
 }
 
+impl Training {
+    /// The objective of the atoms that were kept: the lowest of all rounds.
+    pub fn objective(&self) -> f64 {
+        self.history.iter().map(|round| round.objective).fold(f64::INFINITY, f64::min)
+    }
+}
+
 /// Atoms with their kernel, a default penalty, and the record of their training.
 #[derive(Debug, Clone)]
 pub struct Dictionary {
@@ -51,6 +58,9 @@ pub struct Dictionary {
 }
 
 impl Dictionary {
+    /// The most atoms there can be: a gram matrix of half a gigabyte.
+    pub const MOST_ATOMS: usize = 8192;
+
     /// Atoms one after the other in `atoms`, each of length `dim`.
     pub fn new(
         atoms: Vec<f64>,
@@ -62,7 +72,11 @@ impl Dictionary {
         if atoms.is_empty() {
             return Err(MathError::Empty);
         }
-        Signals::from_flat(&atoms, dim)?;
+        let count = Signals::from_flat(&atoms, dim)?.len();
+        if count > Self::MOST_ATOMS {
+            let value = count.to_string();
+            return Err(MathError::Parameter { name: "atoms", value, requirement: "at most 8192" });
+        }
         Ok(Self { atoms, dim, kernel, lambda: Positive::new("lambda", lambda)?, training })
     }
 
@@ -131,7 +145,8 @@ pub struct PreparedDictionary {
     dictionary: Dictionary,
     centre: Vec<f64>,
     rows: Rows,
-    gram: OnceLock<Gram>,
+    /// `None` inside if it overflowed.
+    gram: OnceLock<Option<Gram>>,
     products: OnceLock<Vec<f64>>,
 }
 
@@ -142,6 +157,8 @@ pub(crate) struct Gram {
     pub atoms: usize,
     /// Euclidean norm of every row (eq. 14).
     pub row_norms: Vec<f64>,
+    /// `||phi(x)||` of every atom: correlations scale with it.
+    pub norms: Vec<f64>,
     /// Largest magnitude in the matrix.
     pub largest: f64,
 }
@@ -187,17 +204,18 @@ impl PreparedDictionary {
         &self.rows
     }
 
-    /// `k(X, X)`.
-    pub(crate) fn gram(&self) -> &Gram {
-        self.gram.get_or_init(|| {
-            let kernel = self.dictionary.kernel();
+    /// `k(X, X)`; an error where similarities of atoms do not fit into a double.
+    pub(crate) fn gram(&self) -> Result<&Gram> {
+        let kernel = self.dictionary.kernel();
+        let gram = self.gram.get_or_init(|| {
             let values = self.square_matrix(|a, b, out| kernel.similarities(a, b, out));
             let atoms = self.rows.len();
-            let row_norms = values.chunks_exact(atoms).map(|row| dot(row, row).sqrt());
-            let row_norms = row_norms.collect();
+            let row_norms = values.chunks_exact(atoms).map(|row| dot(row, row).sqrt()).collect();
+            let norms = (0..atoms).map(|i| values[i * atoms + i].max(0.0).sqrt()).collect();
             let largest = values.iter().fold(0.0f64, |m, v| m.max(v.abs()));
-            Gram { values, atoms, row_norms, largest }
-        })
+            values.iter().all(|v| v.is_finite()).then_some(Gram { values, atoms, row_norms, norms, largest })
+        });
+        gram.as_ref().ok_or(MathError::Overflow { kernel: kernel.name() })
     }
 
     /// The inner products of the centred atoms.

@@ -53,6 +53,12 @@ impl ErrorTotals {
         self.count += other.count;
     }
 
+    /// False where a sum has overflowed.
+    pub fn is_finite(&self) -> bool {
+        let sums = [self.squared_error, self.squared_value, self.absolute_error, self.absolute_value];
+        sums.iter().all(|sum| sum.total().is_finite())
+    }
+
     /// `||Y - Z||_F / ||Y||_F`; `None` where there is nothing to divide by.
     pub fn nrmse(&self) -> Option<f64> {
         ratio(self.squared_error.total(), self.squared_value.total()).map(f64::sqrt)

@@ -73,7 +73,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn an_entry_has_the_same_bits_in_every_block(
-            dim in 1usize..70, atoms in 1usize..40, signals in 1usize..40, cut in 1usize..40, seed in 0u64..1000,
+            dim in prop_oneof![1usize..70, 500usize..1500], atoms in 1usize..40, signals in 1usize..40, cut in 1usize..40, seed in 0u64..1000,
         ) {
             let mut state = seed;
             let mut next = || {
@@ -88,7 +88,7 @@ mod tests {
             for (i, value) in whole.iter().enumerate() {
                 let (row, atom) = (i / atoms, i % atoms);
                 let exact = dot(&y[row * dim..(row + 1) * dim], &x[atom * dim..(atom + 1) * dim]);
-                prop_assert!((value - exact).abs() < 1e-12);
+                prop_assert!((value - exact).abs() < 1e-11);
             }
             let mut start = 0;
             while start < signals {

@@ -58,14 +58,13 @@ impl Sample {
         Self { capacity: capacity.max(1), seed, dim: None, kept, seen: 0, skipped: 0, scratch: Vec::new() }
     }
 
-    /// Offers one vector. One with an element that is not finite is counted and left out; one of
-    /// another length than the others is an error.
-    pub fn offer(&mut self, values: &[f64]) -> Result<()> {
-        let row = self.seen as usize;
+    /// Offers one vector. One that cannot be used (an element is not finite, or too large to be
+    /// squared) is counted and left out; one of another length than the others is an error, which
+    /// names `row`.
+    pub fn offer(&mut self, row: usize, values: &[f64]) -> Result<()> {
         match checked_square(values, row) {
-            Ok(_) => self.offer_counted(values, 1),
+            Ok(_) => self.offer_counted(row, values, 1),
             Err(_) => {
-                self.check_length(values.len())?;
                 self.offer_unusable();
                 Ok(())
             }
@@ -79,8 +78,8 @@ impl Sample {
     }
 
     /// Offers a vector that occurred `count` times.
-    fn offer_counted(&mut self, values: &[f64], count: u64) -> Result<()> {
-        self.check_length(values.len())?;
+    fn offer_counted(&mut self, row: usize, values: &[f64], count: u64) -> Result<()> {
+        self.check_length(row, values.len())?;
         self.seen += count;
         // -0.0 and 0.0 are one value; adding 0.0 makes them one content.
         self.scratch.clear();
@@ -99,8 +98,7 @@ impl Sample {
     }
 
     /// Remembers the length of the first vector and refuses others.
-    fn check_length(&mut self, found: usize) -> Result<()> {
-        let row = self.seen as usize;
+    fn check_length(&mut self, row: usize, found: usize) -> Result<()> {
         let expected = *self.dim.get_or_insert(found);
         if found == 0 {
             return Err(MathError::EmptyVector { row });
@@ -116,8 +114,9 @@ impl Sample {
     pub fn absorb(&mut self, values: &[f64], counts: &[u64], seen: u64, skipped: u64) -> Result<()> {
         let total_seen = self.seen + seen;
         if !counts.is_empty() {
-            for (vector, count) in values.chunks_exact(values.len() / counts.len()).zip(counts) {
-                self.offer_counted(vector, *count)?;
+            let vectors = values.chunks_exact(values.len() / counts.len());
+            for (row, (vector, count)) in vectors.zip(counts).enumerate() {
+                self.offer_counted(row, vector, *count)?;
             }
         }
         self.seen = total_seen;
@@ -150,7 +149,7 @@ impl Sample {
         self.seen
     }
 
-    /// Vectors left out for elements that are not finite.
+    /// Vectors left out for elements that are missing, not finite or too large.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
@@ -188,7 +187,7 @@ mod tests {
         ) {
             let offer = |sample: &mut Sample, vector: &Vec<i8>| {
                 let values: Vec<f64> = vector.iter().map(|v| f64::from(*v)).collect();
-                sample.offer(&values).expect("equal lengths");
+                sample.offer(0, &values).expect("equal lengths");
             };
             let mut whole = Sample::new(capacity, 7);
             vectors.iter().for_each(|v| offer(&mut whole, v));
@@ -213,11 +212,11 @@ mod tests {
     #[test]
     fn unusable_vectors_are_counted() {
         let mut sample = Sample::new(4, 0);
-        sample.offer(&[1.0, f64::NAN]).expect("skipped");
-        sample.offer(&[1.0, 2.0]).expect("kept");
-        sample.offer(&[1e200, 2.0]).expect("skipped: its square overflows");
+        sample.offer(0, &[f64::NAN]).expect("skipped");
+        sample.offer(1, &[1.0, 2.0]).expect("kept");
+        sample.offer(2, &[1e200, 2.0]).expect("skipped: its square overflows");
         assert_eq!((sample.len(), sample.seen(), sample.skipped()), (1, 3, 2));
-        let error = sample.offer(&[1.0]).expect_err("another length");
+        let error = sample.offer(3, &[1.0]).expect_err("another length");
         assert_eq!(error, MathError::Length { row: 3, expected: 2, found: 1 });
     }
 }

@@ -2,8 +2,8 @@
 
 /// A running sum in two doubles: the rounded total and what rounding has left out.
 ///
-/// Partial sums of partitions may be added in any order; the error stays near `2^-100` relative to
-/// the sum of magnitudes, so the total rounds to the same double.
+/// Partial sums of partitions may be added in any order: the error stays near `2^-100` relative to
+/// the sum of magnitudes, so that totals practically always round to the same double.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ExactSum {
     /// The rounded total.

@@ -1,6 +1,7 @@
 //! Arguments that several functions share: vectors and dictionaries.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
@@ -82,16 +83,31 @@ pub(super) fn by_dictionary(
             let mut groups: Vec<Group> = Vec::new();
             for row in 0..rows {
                 let cell = cells.cell(row);
-                let group =
-                    *group_of.entry(cell.map(|cell| cells.values.views()[cell])).or_insert(groups.len());
-                if group == groups.len() {
-                    let dictionary = cell.map(|cell| parse(cells.values.value(cell))).transpose()?;
-                    groups.push(Group { dictionary, rows: Vec::new() });
-                }
+                let group = match group_of.entry(cell.map(|cell| cells.values.views()[cell])) {
+                    Entry::Occupied(known) => *known.get(),
+                    Entry::Vacant(new) => {
+                        let dictionary = cell.map(|cell| parse(cells.values.value(cell))).transpose()?;
+                        // Equal bytes in different places are one dictionary.
+                        let known = groups.iter().position(|group| same(&group.dictionary, &dictionary));
+                        let group = known.unwrap_or(groups.len());
+                        if known.is_none() {
+                            groups.push(Group { dictionary, rows: Vec::new() });
+                        }
+                        *new.insert(group)
+                    }
+                };
                 groups[group].rows.push(row);
             }
             Ok(groups)
         }
+    }
+}
+
+fn same(a: &Option<Arc<PreparedDictionary>>, b: &Option<Arc<PreparedDictionary>>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        (None, None) => true,
+        _ => false,
     }
 }
 

@@ -13,8 +13,8 @@ use twox_hash::XxHash3_128;
 use crate::columnar::{ColumnarError, dictionary_from_bytes};
 use crate::math::PreparedDictionary;
 
-/// Bytes of prepared dictionaries that are kept.
-const CAPACITY: u64 = 512 << 20;
+/// Bytes of prepared dictionaries that are kept; one that is larger than half of it counts as half.
+const CAPACITY: u64 = 1 << 30;
 const EXPECTED_DICTIONARIES: usize = 1000;
 
 type Key = u128;

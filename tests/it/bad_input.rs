@@ -80,7 +80,26 @@ async fn errors_name_the_place_and_the_remedy() {
             format!("SELECT sparse_objective([1.0, 1.0], [{{atom: 9, weight: 1.0}}], {d})"),
             "code names atom 9",
         ),
+        // Rows are counted with NULLs, and a row that is skipped does not decide the length.
+        (
+            "SELECT sparse_train(v) FROM (VALUES (NULL), (['NaN'::double]), ([1.0, 2.0]), ([3.0])) t(v)"
+                .to_string(),
+            "sparse_train(v): row 3 has a vector of length 1, expected 2",
+        ),
+        ("SELECT sparse_nrmse([1e200], [0.0])".to_string(), "too large to be added up; scale the columns"),
         // Options.
+        (
+            "SELECT sparse_train(v, {sigma: 1e-200}) FROM (VALUES ([1.0])) t(v)".to_string(),
+            "sigma must be between 1e-150 and 1e150",
+        ),
+        (
+            "SELECT sparse_train(v, {atoms: 100000}) FROM (VALUES ([1.0])) t(v)".to_string(),
+            "atoms must be at most 8192",
+        ),
+        (
+            format!("SELECT sparse_encode([1.0, 2.0], {d}, {{tolerance: 1e-300}})"),
+            "tolerance must be at least 1e-14",
+        ),
         (
             "SELECT sparse_dictionary(v, {sigma: 0}) FROM (VALUES ([1.0])) t(v)".to_string(),
             "sparse_dictionary: sigma must be a finite number greater than zero, not 0",

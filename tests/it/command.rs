@@ -107,6 +107,7 @@ fn wrong_usage_exits_with_2() {
         &["sql", "--threads", "0"],
         &["generate", "syn"],
         &["generate", "traffic", "--days", "0", "-o", "x"],
+        &["generate", "traffic", "--sensors", "100000000000000", "-o", "x"],
     ] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));

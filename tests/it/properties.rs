@@ -17,7 +17,9 @@ use sparrow::math::{
 
 fn dictionaries() -> impl Strategy<Value = (Dictionary, usize)> {
     (1usize..6, 1usize..8, 0usize..3).prop_flat_map(|(dim, atoms, kernel)| {
-        let values = prop::collection::vec(-5.0f64..5.0, dim * atoms);
+        // Atoms of very different lengths.
+        let values = prop::collection::vec((-5.0f64..5.0, -4i32..3), dim * atoms);
+        let values = values.prop_map(|v| v.into_iter().map(|(m, e)| m * 10f64.powi(e)).collect::<Vec<_>>());
         (values, 0.1f64..4.0, 0.001f64..1.0).prop_map(move |(values, sigma, lambda)| {
             let name = kernels::names()[kernel];
             let parameter = |name: &str| (name == "sigma").then_some(sigma);
@@ -74,13 +76,16 @@ proptest! {
         let prepared = PreparedDictionary::new(dictionary).expect("finite");
         let atoms: Vec<u32> = (0..prepared.dictionary().len() as u32).collect();
         let weights = &weights[..atoms.len()];
-        let decoded = decoders::decode(&prepared, &[(&atoms, weights), (&[], &[])]).expect("decoded");
-        prop_assert_eq!(decoded.len(), 2 * dim);
+        // Cancelling weights and repeated atoms, too.
+        let cancelling = [(&[0, 0][..], &[1.0, -1.0][..]), (&[0, atoms[atoms.len() - 1]], &[weights[0], -weights[0]])];
+        let codes = [(&atoms[..], weights), (&[], &[]), cancelling[0], cancelling[1]];
+        let decoded = decoders::decode(&prepared, &codes).expect("decoded");
+        prop_assert_eq!(decoded.len(), 4 * dim);
         prop_assert!(decoded.iter().all(|v| v.is_finite()), "{:?}", decoded);
     }
 
     #[test]
-    fn an_atom_encodes_to_itself_and_decodes_back((dictionary, dim) in dictionaries()) {
+    fn a_single_atom_decodes_to_itself((dictionary, dim) in dictionaries()) {
         prop_assume!(dictionary.kernel().name() == "rbf");
         let prepared = PreparedDictionary::new(dictionary).expect("finite");
         let atom = prepared.dictionary().atom(0).to_vec();

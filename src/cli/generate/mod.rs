@@ -21,11 +21,10 @@ pub(super) fn run(arguments: &GenerateArguments) -> Result<()> {
     }
 }
 
-/// A whole number of at least one.
-fn parse_positive(text: &str) -> std::result::Result<usize, String> {
+/// A whole number from 1 to `MOST`.
+fn parse_count<const MOST: usize>(text: &str) -> std::result::Result<usize, String> {
     match text.parse() {
-        Ok(0) => Err("at least 1".to_string()),
-        Ok(number) => Ok(number),
-        Err(_) => Err("not a whole number".to_string()),
+        Ok(number) if (1..=MOST).contains(&number) => Ok(number),
+        _ => Err(format!("not a whole number from 1 to {MOST}")),
     }
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use datafusion::arrow::array::Int64Array;
 use datafusion::arrow::record_batch::RecordBatch;
 
-use super::parse_positive;
+use super::parse_count;
 use crate::cli::output::ParquetOutput;
 use crate::columnar::to_vector_array;
 use crate::math::synthetic::syn;
@@ -16,13 +16,13 @@ use crate::math::synthetic::syn;
 #[derive(Debug, Args)]
 pub(in crate::cli) struct SynArguments {
     /// Length of the vectors
-    #[arg(long, default_value = "360", value_parser = parse_positive)]
+    #[arg(long, default_value = "360", value_parser = parse_count::<1_000_000>)]
     dim: usize,
     /// Number of vectors
-    #[arg(long, default_value = "1500", value_parser = parse_positive)]
+    #[arg(long, default_value = "1500", value_parser = parse_count::<1_000_000>)]
     signals: usize,
     /// Groups, each with a random map of its own
-    #[arg(long, default_value = "15", value_parser = parse_positive)]
+    #[arg(long, default_value = "15", value_parser = parse_count::<1_000_000>)]
     groups: usize,
     /// The same seed gives the same data
     #[arg(long, default_value = "0")]

@@ -9,7 +9,7 @@ use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray, 
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::arrow::record_batch::RecordBatch;
 
-use super::parse_positive;
+use super::parse_count;
 use crate::cli::output::ParquetOutput;
 use crate::columnar::{to_vector_array, vector_type};
 use crate::math::synthetic::{INTERVAL_MINUTES, Incident, Traffic, TrafficOptions, traffic};
@@ -17,8 +17,8 @@ use crate::math::synthetic::{INTERVAL_MINUTES, Incident, Traffic, TrafficOptions
 /// 2024-01-01, a Monday, in milliseconds.
 const FIRST_DAY: i64 = 1_704_067_200_000;
 const INTERVAL: i64 = INTERVAL_MINUTES as i64 * 60_000;
-/// Intervals written at a time.
-const ROWS_AT_A_TIME: usize = 2016;
+/// Values written at a time, about.
+const VALUES_AT_A_TIME: usize = 1 << 20;
 
 /// How the speeds are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -34,10 +34,10 @@ enum Layout {
 #[derive(Debug, Args)]
 pub(in crate::cli) struct TrafficArguments {
     /// Number of sensors
-    #[arg(long, default_value = "200", value_parser = parse_positive)]
+    #[arg(long, default_value = "200", value_parser = parse_count::<100_000>)]
     sensors: usize,
     /// Number of days, the first a Monday
-    #[arg(long, default_value = "7", value_parser = parse_positive)]
+    #[arg(long, default_value = "7", value_parser = parse_count::<36_500>)]
     days: usize,
     /// The same seed gives the same data
     #[arg(long, default_value = "0")]
@@ -94,7 +94,7 @@ fn time_of(row: usize) -> i64 {
 fn next_rows(network: &mut Traffic, sensors: usize) -> Vec<f64> {
     let mut speeds = Vec::new();
     let mut row = vec![0.0; sensors];
-    while speeds.len() < ROWS_AT_A_TIME * sensors && network.next_row(&mut row) {
+    while speeds.len() < VALUES_AT_A_TIME && network.next_row(&mut row) {
         speeds.extend_from_slice(&row);
     }
     speeds

@@ -34,7 +34,9 @@ pub(super) struct ActiveSet {
 struct Newton {
     /// Positions in the set of the weights that move.
     support: Vec<usize>,
+    /// The Cholesky factor by rows, `stride` apart.
     factor: Vec<f64>,
+    stride: usize,
     direction: Vec<f64>,
     breakpoints: Vec<f64>,
 }
@@ -86,20 +88,19 @@ impl ActiveSet {
 
     /// Minimises over the set's weights; false if the rounds ran out.
     pub fn solve(&mut self, problem: &Lasso<'_>) -> bool {
-        let accepted = 0.5 * problem.tolerance;
         self.refresh();
         loop {
             self.sweep(problem);
-            if self.gap(problem) <= accepted {
+            if self.is_optimal(problem) {
                 // Sweeps update correlations step by step; judge by fresh ones.
                 self.refresh();
-                if self.gap(problem) <= accepted {
+                if self.is_optimal(problem) {
                     return true;
                 }
             }
             self.newton_step(problem);
             self.refresh();
-            if self.gap(problem) <= accepted {
+            if self.is_optimal(problem) {
                 return true;
             }
             if self.rounds >= problem.max_rounds {
@@ -157,6 +158,15 @@ impl ActiveSet {
         self.newton = newton;
     }
 
+    /// Whether every violation is well within what is accepted.
+    fn is_optimal(&self, problem: &Lasso<'_>) -> bool {
+        let entries = self.atoms.iter().zip(&self.weights).zip(&self.correlations);
+        let fits = |((atom, w), g): ((&u32, &f64), &f64)| {
+            problem.violation(*w, *g) <= 0.5 * problem.accepted(*atom as usize)
+        };
+        entries.into_iter().all(fits)
+    }
+
     /// The largest violation of the optimality conditions within the set.
     pub fn gap(&self, problem: &Lasso<'_>) -> f64 {
         let pairs = self.weights.iter().zip(&self.correlations);
@@ -207,27 +217,26 @@ impl Newton {
                 row.fill(0.0);
             }
         }
-        // Rows of the factor are `count` apart: remember it through the direction's capacity.
-        self.direction.clear();
-        self.direction.resize(count, 0.0);
+        self.stride = count;
     }
 
     /// `K_SS d = g_S - lambda sign(w_S)`.
     fn solve(&mut self, set: &ActiveSet, lambda: f64) {
-        let (count, rank) = (self.direction.len(), self.support.len());
+        let (stride, rank) = (self.stride, self.support.len());
+        self.direction.clear();
+        self.direction.resize(rank, 0.0);
         for r in 0..rank {
             let i = self.support[r];
             let right = set.correlations[i] - lambda.copysign(set.weights[i]);
-            let row = &self.factor[r * count..r * count + r + 1];
+            let row = &self.factor[r * stride..r * stride + r + 1];
             self.direction[r] = (right - dot(&row[..r], &self.direction[..r])) / row[r];
         }
         for r in (0..rank).rev() {
-            let row = &self.factor[r * count..r * count + r + 1];
+            let row = &self.factor[r * stride..r * stride + r + 1];
             self.direction[r] /= row[r];
             let value = self.direction[r];
             add_scaled(&mut self.direction[..r], -value, &row[..r]);
         }
-        self.direction.truncate(rank);
     }
 
     /// The step in (0, 1] with the lowest objective among 1 and the sign changes before it.

@@ -9,7 +9,7 @@ use super::codes::{Codes, ExitReason, SignalReport};
 use super::lasso::Lasso;
 use crate::math::product::BLOCK;
 use crate::math::signals::Rows;
-use crate::math::{PreparedDictionary, Result, Signals};
+use crate::math::{MathError, PreparedDictionary, Result, Signals};
 
 /// What a solver leaves in the workspace: the nonzeros, in ascending order of atoms.
 #[derive(Debug, Default)]
@@ -63,6 +63,10 @@ pub(super) fn map_blocks<S: Default + Send, T: Send>(
         kernel.similarities(rows, dictionary.rows(), similarities);
         self_similarities.clear();
         self_similarities.extend(rows.squares.iter().map(|square| kernel.self_similarity(*square)));
+        // Similarities to atoms are finite if these are (Cauchy-Schwarz).
+        if !self_similarities.iter().all(|own| own.is_finite()) {
+            return Err(MathError::Overflow { kernel: kernel.name() });
+        }
         work(reused, Block { first, similarities, self_similarities })
     };
     (0..signals.len().div_ceil(BLOCK)).into_par_iter().map_init(Default::default, run).collect()
@@ -75,7 +79,7 @@ pub(super) fn code_each(
     options: &CoderOptions,
     solve: impl Fn(&Lasso<'_>, &mut Workspace) -> SignalReport + Sync,
 ) -> Result<Codes> {
-    let gram = dictionary.gram();
+    let gram = dictionary.gram()?;
     let code_block = |workspace: &mut Workspace, block: Block<'_>| {
         let mut codes = BlockCodes::default();
         for (similarities, own) in block.similarities.chunks_exact(gram.atoms).zip(block.self_similarities) {
@@ -84,8 +88,7 @@ pub(super) fn code_each(
                 similarities,
                 self_similarity: *own,
                 lambda: options.lambda(),
-                // Weights and correlations of a kernel that is not bounded by 1 scale with it.
-                tolerance: options.tolerance.get() * (own.abs() * gram.largest).sqrt().max(f64::MIN_POSITIVE),
+                tolerance: options.tolerance.get() * own.abs().sqrt(),
                 max_rounds: options.max_rounds,
             };
             let mut report = solve(&problem, workspace);

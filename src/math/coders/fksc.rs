@@ -138,12 +138,11 @@ impl Run<'_, '_> {
     /// Collects the candidates outside the set that violate their condition most.
     fn find_violators(&mut self) {
         let State { violators, candidates, in_set, correlations, .. } = self.state;
-        let limit = self.problem.lambda + self.problem.tolerance;
         violators.clear();
         for &atom in candidates.iter() {
-            let size = correlations[atom as usize].abs();
-            if size > limit && !in_set[atom as usize] {
-                violators.push((size, atom));
+            let excess = correlations[atom as usize].abs() - self.problem.lambda;
+            if excess > self.problem.accepted(atom as usize) && !in_set[atom as usize] {
+                violators.push((excess / self.problem.gram.norms[atom as usize], atom));
             }
         }
         let most = NEWCOMERS.max(self.set.len());
@@ -189,12 +188,13 @@ impl Run<'_, '_> {
         let l1: f64 = self.state.moved.iter().map(|(_, change)| change.abs()).sum();
         let l2 = self.state.moved.iter().map(|(_, change)| change * change).sum::<f64>().sqrt();
         let State { candidates, is_candidate, correlations, moved, .. } = self.state;
-        let (limit, before) = (self.problem.lambda + self.problem.tolerance, candidates.len());
+        let before = candidates.len();
         let mut worst = 0.0f64;
         for atom in 0..atoms {
             if is_candidate[atom] {
                 continue;
             }
+            let limit = self.problem.lambda + self.problem.accepted(atom);
             let drift = (self.problem.gram.row_norms[atom] * l2).min(self.problem.gram.largest * l1);
             let bound = correlations[atom].abs() + drift;
             if bound <= limit {

@@ -45,7 +45,7 @@ fn solve(problem: &Lasso<'_>, workspace: &mut Workspace) -> SignalReport {
             }
             let z = problem.similarities[i] - dot(problem.gram.row(i), weights) + diagonal * weights[i];
             let new = soft_threshold(z, problem.lambda) / diagonal;
-            largest_change = largest_change.max(diagonal * (new - weights[i]).abs());
+            largest_change = largest_change.max(diagonal.sqrt() * (new - weights[i]).abs());
             weights[i] = new;
         }
         rounds += 1;
@@ -54,8 +54,8 @@ fn solve(problem: &Lasso<'_>, workspace: &mut Workspace) -> SignalReport {
         // A coordinate's change is its violation when visited, so the gap, which costs a round of
         // its own, is worth computing only once changes are that small.
         if last || largest_change <= problem.tolerance {
-            let gap = gap(problem, weights, correlations);
-            if gap <= problem.tolerance {
+            let (gap, optimal) = gap(problem, weights, correlations);
+            if optimal {
                 break (gap, ExitReason::Converged);
             }
             if last {
@@ -74,10 +74,16 @@ fn solve(problem: &Lasso<'_>, workspace: &mut Workspace) -> SignalReport {
     SignalReport { objective, rounds: rounds as u32, updates, gap, exit }
 }
 
-/// Fills `correlations` with `k - K w` and gives the largest violation.
-fn gap(problem: &Lasso<'_>, weights: &[f64], correlations: &mut Vec<f64>) -> f64 {
+/// Fills `correlations` with `k - K w`; gives the largest violation, and whether all are accepted.
+fn gap(problem: &Lasso<'_>, weights: &[f64], correlations: &mut Vec<f64>) -> (f64, bool) {
     correlations.clear();
-    let rows = (0..weights.len()).map(|i| problem.similarities[i] - dot(problem.gram.row(i), weights));
-    correlations.extend(rows);
-    weights.iter().zip(correlations.iter()).map(|(w, g)| problem.violation(*w, *g)).fold(0.0, f64::max)
+    let (mut largest, mut optimal) = (0.0f64, true);
+    for (i, weight) in weights.iter().enumerate() {
+        let correlation = problem.similarities[i] - dot(problem.gram.row(i), weights);
+        let violation = problem.violation(*weight, correlation);
+        largest = largest.max(violation);
+        optimal &= violation <= problem.accepted(i);
+        correlations.push(correlation);
+    }
+    (largest, optimal)
 }

@@ -19,7 +19,7 @@ pub(super) struct Lasso<'a> {
     /// `k(y, y)`.
     pub self_similarity: f64,
     pub lambda: f64,
-    /// Accepted optimality gap, absolute.
+    /// Accepted violation of an atom of norm 1 in the feature space.
     pub tolerance: f64,
     pub max_rounds: usize,
 }
@@ -34,6 +34,12 @@ impl Lasso<'_> {
             norm += weight.abs();
         }
         0.5 * (self.self_similarity - explained) + self.lambda * norm
+    }
+
+    /// The violation that is accepted of one atom: correlations scale with its norm.
+    #[inline]
+    pub fn accepted(&self, atom: usize) -> f64 {
+        self.tolerance * self.gram.norms[atom]
     }
 
     /// How far one coordinate is from its optimality condition.
@@ -78,7 +84,7 @@ pub fn evaluate(
     lambda: f64,
 ) -> Result<Vec<Evaluation>> {
     let lambda = Positive::new("lambda", lambda)?.get();
-    let gram = dictionary.gram();
+    let gram = dictionary.gram()?;
     let blocks = map_blocks(dictionary, signals, |scratch: &mut (Vec<f64>, Vec<f64>), block| {
         let rows = block.similarities.chunks_exact(gram.atoms).zip(block.self_similarities).enumerate();
         rows.map(|(i, (similarities, own))| {

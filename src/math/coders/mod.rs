@@ -3,7 +3,7 @@
 //! Every coder minimises `1/2 ||phi(y) - phi(X) w||^2 + lambda ||w||_1` in gram form, with
 //! `K = k(X, X)` computed once per dictionary and `k = k(y, X)` by one product per block.
 //!
-//! To add a coder: a file beside this one that implements [`Coder`], and a line in [`ALL`].
+//! To add a coder: a file beside this one that implements [`Coder`], and a line in `all`.
 
 mod active_set;
 mod batch;
@@ -34,7 +34,8 @@ pub struct CoderOptions {
 }
 
 impl CoderOptions {
-    /// Accepted optimality gap, relative to the kernel's scale (1 for RBF).
+    /// Accepted optimality gap, relative to the norms of signal and atom in the feature space (1 for
+    /// RBF).
     pub const DEFAULT_TOLERANCE: f64 = 1e-7;
     /// Rounds over the working set after which a coder gives up.
     pub const DEFAULT_MAX_ROUNDS: usize = 100_000;
@@ -49,9 +50,13 @@ impl CoderOptions {
         })
     }
 
-    /// Sets the accepted optimality gap.
+    /// Sets the accepted optimality gap; rounding hides anything below 1e-14.
     pub fn with_tolerance(mut self, tolerance: f64) -> Result<Self> {
         self.tolerance = Positive::new("tolerance", tolerance)?;
+        if tolerance < 1e-14 {
+            let value = tolerance.to_string();
+            return Err(MathError::Parameter { name: "tolerance", value, requirement: "at least 1e-14" });
+        }
         Ok(self)
     }
 

@@ -24,7 +24,7 @@ use super::{PreparedDictionary, Result};
 /// The atoms a code uses: their weights and the inner products of their centred vectors.
 #[derive(Debug, Default)]
 pub struct Support {
-    /// The weights, none of them zero.
+    /// The weights, not all of them zero.
     pub weights: Vec<f64>,
     /// `products[i * len + j] = <x_i - c, x_j - c>`.
     pub products: Vec<f64>,
@@ -68,13 +68,18 @@ pub fn decode(dictionary: &PreparedDictionary, codes: &[Code<'_>]) -> Result<Vec
         support.weights.clear();
         for (atom, weight) in codes[row].0.iter().zip(codes[row].1) {
             check_entry(row, *atom, *weight, atoms)?;
-            if *weight != 0.0 {
-                used.push(*atom);
-                support.weights.push(*weight);
+            // Repeated atoms add up; codes of `sparse_encode` ascend and have none.
+            let repeated = used.last().is_some_and(|last| last >= atom);
+            match repeated.then(|| used.iter().position(|other| other == atom)).flatten() {
+                Some(position) => support.weights[position] += weight,
+                None => {
+                    used.push(*atom);
+                    support.weights.push(*weight);
+                }
             }
         }
         out.copy_from_slice(dictionary.centre());
-        if used.is_empty() {
+        if support.weights.iter().all(|weight| *weight == 0.0) {
             return Ok(());
         }
         support.products.clear();

@@ -22,6 +22,9 @@ const SETTLED: f64 = 1e-12;
 /// goes on improving the coefficients when `s` no longer shows it.
 const ROUNDING: f64 = 1e-14;
 
+/// Share of the weights' magnitudes below which their sum counts as cancelled.
+const CANCELLED: f64 = 1e-6;
+
 /// The fixed point with a line search.
 #[derive(Debug, Clone, Copy)]
 pub struct RbfPreimage {
@@ -31,7 +34,7 @@ pub struct RbfPreimage {
 impl RbfPreimage {
     /// The solver for this kernel.
     pub fn new(kernel: Rbf) -> Self {
-        Self { factor: -0.5 / (kernel.sigma() * kernel.sigma()) }
+        Self { factor: kernel.exponent_factor() }
     }
 
     /// Fills `pulls` with `w_j k(y, x_j)` for `y = sum a_j x_j`; gives their sum `s(y)`.
@@ -60,11 +63,12 @@ impl Decoder for RbfPreimage {
         squared_distances(support, distances);
 
         point.clear();
-        let total: f64 = weights.iter().sum();
+        let (total, size) = weights.iter().fold((0.0, 0.0), |(t, s), w| (t + w, s + w.abs()));
         point.extend(weights.iter().map(|weight| weight / total));
-        let mut value = self.pulls(distances, weights, point, pulls);
-        if value.is_nan() {
-            value = f64::NEG_INFINITY;
+        // Where weights cancel their mean is noise: only single atoms are starts then.
+        let mut value = f64::NEG_INFINITY;
+        if total.abs() > CANCELLED * size {
+            value = self.pulls(distances, weights, point, pulls);
         }
         for atom in 0..count {
             trial.fill(0.0);

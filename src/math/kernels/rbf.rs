@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Kernel;
 use crate::math::decoders::{Decoder, RbfPreimage};
 use crate::math::exp::{exp, vectorised};
-use crate::math::{Positive, Result};
+use crate::math::{MathError, Positive, Result};
 
 /// The Gaussian kernel.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,9 +17,18 @@ impl Rbf {
     /// The name users write.
     pub const NAME: &'static str = "rbf";
 
-    /// `sigma` must be finite and positive.
+    /// `sigma` must be positive, and so must its square as a double.
     pub fn new(sigma: f64) -> Result<Self> {
-        Ok(Self { sigma: Positive::new("sigma", sigma)? })
+        let width = Positive::new("sigma", sigma)?;
+        if !(sigma * sigma).is_normal() {
+            let value = sigma.to_string();
+            return Err(MathError::Parameter {
+                name: "sigma",
+                value,
+                requirement: "between 1e-150 and 1e150",
+            });
+        }
+        Ok(Self { sigma: width })
     }
 
     /// The width.
@@ -31,9 +40,9 @@ impl Rbf {
         Ok(Arc::new(Self::new(parameter("sigma").unwrap_or(1.0))?))
     }
 
-    /// `-1 / (2 sigma^2)`, kept finite for widths whose square underflows.
-    fn exponent_factor(&self) -> f64 {
-        (-0.5 / (self.sigma() * self.sigma())).max(-f64::MAX)
+    /// `-1 / (2 sigma^2)`.
+    pub(crate) fn exponent_factor(&self) -> f64 {
+        -0.5 / (self.sigma() * self.sigma())
     }
 }
 

@@ -53,32 +53,40 @@ impl<'a> Step<'a> {
         PreparedDictionary::with_centre(dictionary, self.centre.clone())
     }
 
-    /// Moves the atoms downhill, and puts signals in place of unused atoms.
+    /// Moves the atoms downhill, then puts signals in place of atoms that are not needed.
     pub fn take(
         &self,
         current: &PreparedDictionary,
         codes: &Codes,
         reseeds: &[(usize, usize)],
     ) -> Result<PreparedDictionary> {
+        let moved = self.descend(current, codes)?;
+        if reseeds.is_empty() {
+            return Ok(moved);
+        }
+        let (dim, mut atoms) = (self.signals.dim, moved.dictionary().atoms().to_vec());
+        for (atom, signal) in reseeds {
+            atoms[atom * dim..(atom + 1) * dim].copy_from_slice(self.task.signals.row(*signal));
+        }
+        self.prepare(atoms)
+    }
+
+    /// Halves the step until the loss falls; gives the atoms as they were if it never does.
+    fn descend(&self, current: &PreparedDictionary, codes: &Codes) -> Result<PreparedDictionary> {
         let weights = self.weights(codes);
-        let gradient = self.scaled_gradient(current, &weights);
-        let before = self.loss(current, &weights);
+        let gradient = self.scaled_gradient(current, &weights)?;
+        let before = self.loss(current, &weights)?;
         let moved = |step: f64| {
             let mut atoms = current.dictionary().atoms().to_vec();
             add_scaled(&mut atoms, -step, &gradient);
-            for (atom, signal) in reseeds {
-                let dim = self.signals.dim;
-                atoms[atom * dim..(atom + 1) * dim].copy_from_slice(self.task.signals.row(*signal));
-            }
             self.prepare(atoms)
         };
         for halvings in 0..MAX_HALVINGS {
             let there = moved(0.5f64.powi(halvings))?;
-            if self.loss(&there, &weights) < before {
+            if self.loss(&there, &weights)? < before {
                 return Ok(there);
             }
         }
-        // Nowhere downhill: only the unused atoms change.
         moved(0.0)
     }
 
@@ -100,8 +108,8 @@ impl<'a> Step<'a> {
 
     /// What depends on the atoms in `sum_i c_i/2 ||phi(y_i) - phi(X) w_i||^2`:
     /// `1/2 sum_jl M_jl K_jl - sum_ij c_i w_ij k(y_i, x_j)`.
-    fn loss(&self, dictionary: &PreparedDictionary, weights: &Weights) -> f64 {
-        let (atoms, gram) = (dictionary.rows(), dictionary.gram());
+    fn loss(&self, dictionary: &PreparedDictionary, weights: &Weights) -> Result<f64> {
+        let (atoms, gram) = (dictionary.rows(), dictionary.gram()?);
         let of_atom = |atom: usize| {
             let own: f64 = entries(&weights.overlaps, atom).map(|(l, m)| m * gram.row(atom)[l]).sum();
             let explained: f64 = entries(&weights.by_atom, atom)
@@ -110,19 +118,19 @@ impl<'a> Step<'a> {
             0.5 * own - explained
         };
         let parts: Vec<f64> = (0..atoms.len()).into_par_iter().map(of_atom).collect();
-        parts.iter().sum()
+        Ok(parts.iter().sum())
     }
 
     /// Every atom's gradient over its curvature, atom after atom; zero for unused atoms.
-    fn scaled_gradient(&self, dictionary: &PreparedDictionary, weights: &Weights) -> Vec<f64> {
-        let dim = self.signals.dim;
+    fn scaled_gradient(&self, dictionary: &PreparedDictionary, weights: &Weights) -> Result<Vec<f64>> {
+        let (dim, gram) = (self.signals.dim, dictionary.gram()?);
         let mut gradient = vec![0.0; dictionary.dictionary().atoms().len()];
         gradient.par_chunks_mut(dim).enumerate().for_each(|(atom, out)| {
-            let curvature = self.atom_gradient(dictionary.rows(), dictionary.gram(), weights, atom, out);
+            let curvature = self.atom_gradient(dictionary.rows(), gram, weights, atom, out);
             let scale = if curvature > 0.0 { 1.0 / curvature } else { 0.0 };
             out.iter_mut().for_each(|value| *value *= scale);
         });
-        gradient
+        Ok(gradient)
     }
 
     /// Writes `G_j` for one atom and gives its curvature `M_jj alpha_jj`.

@@ -11,10 +11,11 @@
 use super::gradient::Step;
 use super::{Learner, Observer, Progress, Task};
 use crate::math::coders::{Coder, CoderOptions, Codes, Fksc};
-use crate::math::{Dictionary, MathError, PreparedDictionary, Result, Round, Training};
+use crate::math::dictionary::Gram;
+use crate::math::{Dictionary, MathError, Result, Round, Training};
 
-/// Two atoms whose images have a cosine above this count as one.
-const ALIKE: f64 = 0.999;
+/// Two atoms that differ by less than this share of the median difference count as one.
+const ALIKE: f64 = 0.0025;
 
 /// Kernel sparse coding dictionary learning.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +31,7 @@ impl Learner for Kscdl {
         let step = Step::new(task)?;
         let mut training = Training { learner: self.name().to_string(), ..Training::default() };
         let mut current = step.prepare(task.signals.rows()[..task.atoms].concat())?;
+        let alike = alike(current.gram()?);
         let mut best: Option<(f64, Vec<f64>)> = None;
         for round in 1..=task.max_rounds {
             let codes = Fksc.encode(&current, &task.signals, &coding)?;
@@ -46,9 +48,16 @@ impl Learner for Kscdl {
             if objective < lowest {
                 best = Some((objective, current.dictionary().atoms().to_vec()));
             }
-            training.converged = round > 1 && lowest - objective <= task.tolerance * lowest;
+            // New atoms need a round to prove themselves.
+            let reseeded = training.history.last().is_none_or(|round| round.reseeded > 0);
+            training.converged = !reseeded && lowest - objective <= task.tolerance * lowest;
             let last = training.converged || round == task.max_rounds;
-            let reseeds = if last { Vec::new() } else { reseeds(&current, &codes, &task.counts) };
+            // The second half of the rounds is for settling.
+            let reseeds = if last || 2 * round > task.max_rounds {
+                Vec::new()
+            } else {
+                reseeds(current.gram()?, &codes, &task.counts, alike)
+            };
             training.history.push(Round { objective, nonzeros, reseeded: reseeds.len() as u32 });
             if last {
                 break;
@@ -65,8 +74,8 @@ fn weighted_objective(codes: &Codes, counts: &[f64]) -> f64 {
 }
 
 /// Pairs every atom that no signal needs with one of the signals represented worst.
-fn reseeds(dictionary: &PreparedDictionary, codes: &Codes, counts: &[f64]) -> Vec<(usize, usize)> {
-    let idle = idle_atoms(dictionary, codes);
+fn reseeds(gram: &Gram, codes: &Codes, counts: &[f64], alike: f64) -> Vec<(usize, usize)> {
+    let idle = idle_atoms(gram, codes, alike);
     let loss = |signal: &usize| counts[*signal] * codes.reports[*signal].objective;
     let mut worst: Vec<usize> = if idle.is_empty() { Vec::new() } else { (0..counts.len()).collect() };
     worst.sort_by(|a, b| loss(b).total_cmp(&loss(a)));
@@ -74,18 +83,31 @@ fn reseeds(dictionary: &PreparedDictionary, codes: &Codes, counts: &[f64]) -> Ve
 }
 
 /// Atoms that no signal uses, and those that all but repeat an earlier one.
-fn idle_atoms(dictionary: &PreparedDictionary, codes: &Codes) -> Vec<usize> {
-    let gram = dictionary.gram();
+fn idle_atoms(gram: &Gram, codes: &Codes, alike: f64) -> Vec<usize> {
     let mut needed = vec![false; gram.atoms];
     for atom in codes.weights.indices() {
         needed[*atom as usize] = true;
     }
     for atom in 1..gram.atoms {
-        let alike = |other: usize| {
-            let limit = ALIKE * (gram.diagonal(atom) * gram.diagonal(other)).sqrt();
-            needed[other] && gram.row(atom)[other] > limit
-        };
-        needed[atom] = needed[atom] && !(0..atom).any(alike);
+        let repeats = |other: usize| needed[other] && difference(gram, atom, other) < alike;
+        needed[atom] = needed[atom] && !(0..atom).any(repeats);
     }
     (0..gram.atoms).filter(|atom| !needed[*atom]).collect()
+}
+
+/// The difference below which two atoms count as one: a small share of what signals usually differ by,
+/// since under some kernels all of them look alike.
+fn alike(signals: &Gram) -> f64 {
+    let pairs = (0..signals.atoms).flat_map(|i| (0..i).map(move |j| (i, j)));
+    let mut differences: Vec<f64> = pairs.map(|(i, j)| difference(signals, i, j)).collect();
+    if differences.is_empty() {
+        return 0.0;
+    }
+    let middle = differences.len() / 2;
+    ALIKE * *differences.select_nth_unstable_by(middle, f64::total_cmp).1
+}
+
+/// One minus the cosine of two atoms in the feature space.
+fn difference(gram: &Gram, i: usize, j: usize) -> f64 {
+    1.0 - gram.row(i)[j] / (gram.norms[i] * gram.norms[j]).max(f64::MIN_POSITIVE)
 }

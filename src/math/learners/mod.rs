@@ -1,6 +1,6 @@
 //! Learners: a sample of signals to a dictionary.
 //!
-//! To add a learner: a file beside this one that implements [`Learner`], and a line in [`all`].
+//! To add a learner: a file beside this one that implements [`Learner`], and a line in `all`.
 
 mod gradient;
 mod kscdl;

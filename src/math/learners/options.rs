@@ -3,7 +3,7 @@
 use super::Task;
 use crate::math::coders::at_least_one;
 use crate::math::signals::dot;
-use crate::math::{Kernel, Positive, Result, Sample, Signals, kernels, learners};
+use crate::math::{Dictionary, Kernel, MathError, Positive, Result, Sample, Signals, kernels, learners};
 
 /// Checked options of learning; what is not set follows from the sample.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,6 +57,10 @@ impl LearnerOptions {
     /// Sets the number of atoms.
     pub fn with_atoms(mut self, atoms: usize) -> Result<Self> {
         self.atoms = at_least_one("atoms", atoms)?;
+        if atoms > Dictionary::MOST_ATOMS {
+            let value = atoms.to_string();
+            return Err(MathError::Parameter { name: "atoms", value, requirement: "at most 8192" });
+        }
         Ok(self)
     }
 
@@ -69,7 +73,7 @@ impl LearnerOptions {
 
     /// Sets the width of the RBF kernel.
     pub fn with_sigma(mut self, sigma: f64) -> Result<Self> {
-        self.sigma = Some(Positive::new("sigma", sigma)?.get());
+        self.sigma = Some(kernels::Rbf::new(sigma)?.sigma());
         Ok(self)
     }
 
@@ -207,5 +211,5 @@ fn median_distance(signals: &Signals<'_>) -> f64 {
         return 1.0;
     }
     let median = *distances.select_nth_unstable_by(middle, f64::total_cmp).1;
-    if median > 0.0 && median.is_finite() { median } else { 1.0 }
+    if (median * median).is_normal() { median } else { 1.0 }
 }

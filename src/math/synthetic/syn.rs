@@ -8,7 +8,8 @@ const MONOMIALS: usize = 20;
 
 /// `signals` vectors of length `dim`, one after the other; signal `i` belongs to group `i % groups`.
 pub fn syn(dim: usize, signals: usize, groups: usize, seed: u64) -> Vec<f64> {
-    let groups = groups.max(1);
+    // No more maps than there are signals to use them.
+    let groups = groups.clamp(1, signals.max(1));
     let maps: Vec<Vec<f64>> = (0..groups)
         .map(|group| {
             let mut random = Random::new(seed, 1 + group as u64);

@@ -102,7 +102,8 @@ impl AggregateUDFImpl for ErrorMetric {
     fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
         check_vector(self.name, &fields[0])?;
         check_vector(self.name, &fields[1])?;
-        if let Some(tolerance) = fields.get(2).map(|field| field.data_type()).filter(|t| !t.is_numeric()) {
+        let tolerance = fields.get(2).map(|field| field.data_type());
+        if let Some(tolerance) = tolerance.filter(|t| !t.is_numeric() && !t.is_null()) {
             return plan_err!("{}: tolerance must be a number, not {tolerance}", self.name);
         }
         let data_type = if self.metric == Metric::Necr { DataType::UInt64 } else { DataType::Float64 };
@@ -123,7 +124,7 @@ impl AggregateUDFImpl for ErrorMetric {
                 return plan_err!("{}: tolerance must be greater than zero, not {other}", self.name);
             }
         };
-        let columns = format!("{}, {}", args.exprs[0], args.exprs[1]);
+        let columns = format!("{}, {}", args.expr_fields[0].name(), args.expr_fields[1].name());
         Ok(Box::new(ErrorAccumulator {
             name: self.name,
             metric: self.metric,
@@ -225,6 +226,13 @@ impl Accumulator for ErrorAccumulator {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
+        if !self.totals.is_finite() {
+            return exec_err!(
+                "{}({}): values are too large to be added up; scale the columns",
+                self.name,
+                self.columns
+            );
+        }
         let seen = self.totals.count > 0;
         Ok(match self.metric {
             Metric::Nrmse => ScalarValue::Float64(self.totals.nrmse().filter(|_| seen)),

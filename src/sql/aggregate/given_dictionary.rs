@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, BinaryArray};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray};
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
@@ -27,8 +27,7 @@ const OPTIONS: Known = &[
     ("constant", Kind::Number),
     ("lambda", Kind::Number),
 ];
-/// Rows after which this is surely a table of signals and not of atoms.
-const MOST_ATOMS: usize = 65_536;
+const MOST_ATOMS: usize = Dictionary::MOST_ATOMS;
 
 /// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -68,7 +67,7 @@ impl AggregateUDFImpl for GivenDictionary {
             .iter()
             .map(|key| Ok(SortField::new_with_options(key.expr.data_type(args.schema)?, key.options)));
         Ok(Box::new(GivenAccumulator {
-            column: args.exprs[0].to_string(),
+            column: args.expr_fields[0].name().clone(),
             options,
             keys: RowConverter::new(keys.collect::<Result<_>>()?)?,
             arguments: args.exprs.len(),
@@ -79,7 +78,7 @@ impl AggregateUDFImpl for GivenDictionary {
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         Ok(vec![
-            state_field(&args, "keys", list_type(DataType::Binary)),
+            state_field(&args, "keys", list_type(DataType::LargeBinary)),
             state_field(&args, "values", list_type(DataType::Float64)),
         ])
     }
@@ -114,8 +113,8 @@ struct GivenAccumulator {
 }
 
 impl GivenAccumulator {
-    fn add(&mut self, key: &[u8], values: &[f64]) -> Result<()> {
-        let row = self.atoms.len();
+    /// Adds one atom; `row` is its number in the batch, for errors.
+    fn add(&mut self, row: usize, key: &[u8], values: &[f64]) -> Result<()> {
         let error = |error: MathError| data_error(NAME, &self.column, error);
         let expected = *self.dim.get_or_insert(values.len());
         if values.is_empty() {
@@ -125,7 +124,7 @@ impl GivenAccumulator {
             return Err(error(MathError::Length { row, expected, found: values.len() }));
         }
         check_values(values, row).map_err(error)?;
-        if row >= MOST_ATOMS {
+        if self.atoms.len() >= MOST_ATOMS {
             return exec_err!(
                 "{NAME}({}): more than {MOST_ATOMS} rows; sparse_train makes a few atoms of many rows",
                 self.column
@@ -163,7 +162,7 @@ impl Accumulator for GivenAccumulator {
                 Row::Null => {}
                 Row::Values(values) => {
                     let key = keys.as_ref().map(|keys| keys.row(row));
-                    self.add(key.as_ref().map_or(&[], |key| key.data()), values)?;
+                    self.add(row, key.as_ref().map_or(&[], |key| key.data()), values)?;
                 }
                 Row::NullElement { position, .. } => {
                     return Err(wrong(ColumnarError::NullElement { row, position }));
@@ -176,11 +175,12 @@ impl Accumulator for GivenAccumulator {
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         for row in 0..states[0].len() {
             let keys = list_at(&states[0], row)?;
-            let keys = keys.as_binary::<i32>();
+            let keys = keys.as_binary::<i64>();
             let values = doubles_at(&states[1], row)?;
             if !keys.is_empty() {
-                for (key, vector) in keys.iter().zip(values.chunks_exact(values.len() / keys.len())) {
-                    self.add(key.unwrap_or_default(), vector)?;
+                let vectors = values.chunks_exact(values.len() / keys.len());
+                for (position, (key, vector)) in keys.iter().zip(vectors).enumerate() {
+                    self.add(position, key.unwrap_or_default(), vector)?;
                 }
             }
         }
@@ -188,7 +188,7 @@ impl Accumulator for GivenAccumulator {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let keys = BinaryArray::from_iter_values(self.atoms.iter().map(|(key, _)| key));
+        let keys = LargeBinaryArray::from_iter_values(self.atoms.iter().map(|(key, _)| key));
         Ok(vec![list_state(Arc::new(keys))?, doubles_state(self.values())?])
     }
 

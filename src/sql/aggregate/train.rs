@@ -4,13 +4,13 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{ArrayRef, AsArray, UInt64Array};
-use datafusion::arrow::datatypes::{DataType, FieldRef, UInt64Type};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Float64Type, UInt64Type};
 use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Documentation, Signature};
 
-use super::state::{doubles_at, doubles_state, list_at, list_state, list_type, options, state_field};
+use super::state::{doubles_state, list_at, list_state, list_type, options, state_field};
 use crate::columnar::{Row, VectorColumn, dictionary_to_bytes, vector_type};
 use crate::math::{LearnerOptions, MathError, Observer, Sample, learners};
 use crate::sql::arguments::{check_vector, dictionary_field};
@@ -136,7 +136,7 @@ impl AggregateUDFImpl for Train {
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let options = learner_options(&options(NAME, OPTIONS, &args)?)?;
         Ok(Box::new(TrainAccumulator {
-            column: args.exprs[0].to_string(),
+            column: args.expr_fields[0].name().clone(),
             sample: Sample::new(options.sample(), options.seed()),
             options,
             observer: Arc::clone(&self.observer),
@@ -186,7 +186,7 @@ impl Accumulator for TrainAccumulator {
         for row in 0..vectors.len() {
             match vectors.row(row) {
                 Row::Null => {}
-                Row::Values(values) => self.sample.offer(values).map_err(|error| self.error(error))?,
+                Row::Values(values) => self.sample.offer(row, values).map_err(|error| self.error(error))?,
                 Row::NullElement { .. } => self.sample.offer_unusable(),
             }
         }
@@ -198,9 +198,10 @@ impl Accumulator for TrainAccumulator {
             (states[0].as_primitive::<UInt64Type>(), states[1].as_primitive::<UInt64Type>());
         for row in 0..seen.len() {
             let counts = list_at(&states[2], row)?;
-            let values = doubles_at(&states[3], row)?;
+            let values = list_at(&states[3], row)?;
+            let values = values.as_primitive::<Float64Type>().values();
             let counts = counts.as_primitive::<UInt64Type>().values();
-            self.sample.absorb(&values, counts, seen.value(row), skipped.value(row)).map_err(|error| match error {
+            self.sample.absorb(values, counts, seen.value(row), skipped.value(row)).map_err(|error| match error {
                 // Rows of another partition have no number here.
                 MathError::Length { expected, found, .. } => DataFusionError::Execution(format!(
                     "{NAME}({}): vectors of different lengths, {expected} in some rows and {found} in others",
@@ -250,7 +251,7 @@ static DOCUMENTATION: LazyLock<Documentation> = LazyLock::new(|| {
             ("v", "A list of integers or floats; all rows of one length."),
             (
                 "options",
-                "atoms: how many (64); kernel: 'rbf' (default), 'linear' or 'polynomial'; sigma: width of rbf (default: the median distance between rows); degree, constant: of polynomial (2, 1); lambda: penalty on weights (default: 0.1 of the mean self-similarity); learner: 'kscdl'; max_iter: most rounds (30); tolerance: relative fall of the objective that ends learning (1e-3); sample: distinct rows learned from (4096); seed: of the sample (0).",
+                "atoms: how many (64, at most 8192); kernel: 'rbf' (default), 'linear' or 'polynomial'; sigma: width of rbf (default: the median distance between rows); degree, constant: of polynomial (2, 1); lambda: penalty on weights (default: 0.1 of the mean self-similarity); learner: 'kscdl'; max_iter: most rounds (30); tolerance: relative fall of the objective that ends learning (1e-3); sample: distinct rows learned from (4096); seed: of the sample (0).",
             ),
         ],
     )

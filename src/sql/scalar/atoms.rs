@@ -10,7 +10,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature,
 };
 
-use crate::columnar::{to_vector_array, vector_type};
+use crate::columnar::{ColumnarError, to_vector_array, vector_type};
 use crate::math::Dictionary;
 use crate::sql::arguments::{check_dictionary, describe_dictionaries};
 use crate::sql::documentation::{document, signature};
@@ -67,6 +67,10 @@ impl ScalarUDFImpl for Atoms {
 /// The atoms once for each of `rows` rows.
 fn repeated(dictionary: &Dictionary, rows: usize) -> crate::columnar::Result<ArrayRef> {
     let atoms = dictionary.len();
+    let total = dictionary.atoms().len().saturating_mul(rows);
+    if i32::try_from(total).is_err() {
+        return Err(ColumnarError::TooMany(total));
+    }
     let vectors =
         to_vector_array(dictionary.atoms().repeat(rows), dictionary.dim(), &vec![true; rows * atoms])?;
     let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(atoms, rows));

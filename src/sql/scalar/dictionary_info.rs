@@ -119,7 +119,7 @@ fn info(dictionary: &Dictionary, rows: usize) -> Result<ArrayRef> {
         count(training.map(|t| t.rows_sampled)),
         count(training.map(|t| t.history.len() as u64)),
         Arc::new(BooleanArray::from(vec![training.map(|t| t.converged); rows])),
-        number(training.and_then(|t| t.history.last().map(|round| round.objective))),
+        number(training.map(Training::objective)),
         history(training, rows)?,
         text(note.as_deref()),
     ];
@@ -136,8 +136,9 @@ fn note(dictionary: &Dictionary) -> Option<String> {
             training.atoms_requested, training.rows_sampled
         )
     });
-    let skipped = (training.rows_skipped > 0)
-        .then(|| format!("{} rows with missing or non-finite elements were left out", training.rows_skipped));
+    let skipped = (training.rows_skipped > 0).then(|| {
+        format!("{} rows with missing, non-finite or too large elements were left out", training.rows_skipped)
+    });
     let notes: Vec<String> = fewer.into_iter().chain(skipped).collect();
     (!notes.is_empty()).then(|| notes.join("; "))
 }

@@ -181,7 +181,7 @@ static DOCUMENTATION: LazyLock<Documentation> = LazyLock::new(|| {
             ("dictionary", "A dictionary made by sparse_train or sparse_dictionary."),
             (
                 "options",
-                "lambda: penalty on weights (default: the dictionary's); coder: 'fksc' (default) or 'ksc'; max_nonzeros: keep at most so many weights; tolerance: accepted optimality gap (1e-7); on_bad: 'error' (default) or 'null' for vectors with NULL, NaN or infinite elements.",
+                "lambda: penalty on weights (default: the dictionary's); coder: 'fksc' (default) or 'ksc'; max_nonzeros: keep at most so many weights; tolerance: accepted optimality gap (1e-7, at least 1e-14); on_bad: 'error' (default) or 'null' for vectors with NULL, NaN or infinite elements.",
             ),
         ],
     )
