@@ -3,7 +3,9 @@
 //! Coordinate descent finds which weights are nonzero and their signs quickly, but crawls to their
 //! values when atoms are alike. With signs fixed the problem is a linear system, so each sweep is
 //! followed by a Newton step on the nonzeros, `K_SS d = g_S - lambda sign(w_S)` by Cholesky, with a
-//! line search over the points where a weight would change its sign. No step raises the objective.
+//! line search over the points where a weight would change its sign. Where atoms depend on each other
+//! linearly, weight is shifted between them without changing the fit until one is no longer needed.
+//! No step raises the objective.
 
 use super::batch::Solution;
 use super::lasso::{Lasso, soft_threshold};
@@ -146,13 +148,13 @@ impl ActiveSet {
     /// Moves the nonzero weights towards the minimum for their present signs, as far as pays.
     fn newton_step(&mut self, problem: &Lasso<'_>) {
         let mut newton = std::mem::take(&mut self.newton);
-        newton.factorise(self);
-        newton.solve(self, problem.lambda);
-        let step = newton.best_step(self, problem.lambda);
-        for (&i, d) in newton.support.iter().zip(&newton.direction) {
-            let crossing = -self.weights[i] / d;
-            // A weight whose crossing is the step lands on zero exactly.
-            self.weights[i] = if crossing == step { 0.0 } else { self.weights[i] + step * d };
+        match newton.factorise(self) {
+            None => {
+                newton.solve(self, problem.lambda);
+                let step = newton.best_step(self, problem.lambda);
+                newton.take_step(self, step);
+            }
+            Some(dependent) => newton.resolve_dependence(self, dependent),
         }
         self.updates += newton.support.len() as u64;
         self.newton = newton;
@@ -193,10 +195,11 @@ impl ActiveSet {
 }
 
 impl Newton {
-    /// Cholesky factor of the gram matrix of the nonzeros, leaving out atoms that depend linearly
-    /// on those before them; these keep their weights for this step.
-    fn factorise(&mut self, set: &ActiveSet) {
+    /// Cholesky factor of the gram matrix of the nonzeros. Stops at an atom that depends linearly on
+    /// those before it, and gives that; its row of the factor is then in `direction`.
+    fn factorise(&mut self, set: &ActiveSet) -> Option<usize> {
         let count = set.weights.iter().filter(|w| **w != 0.0).count();
+        self.stride = count;
         self.support.clear();
         self.factor.clear();
         self.factor.resize(count * count, 0.0);
@@ -210,14 +213,51 @@ impl Newton {
                 row[j] = (gram[other] - dot(&row[..j], &before[..j])) / before[j];
             }
             let pivot = gram[i] - dot(&row[..rank], &row[..rank]);
-            if pivot > DEPENDENT * gram[i] {
-                row[rank] = pivot.sqrt();
-                self.support.push(i);
-            } else {
-                row.fill(0.0);
+            if pivot <= DEPENDENT * gram[i] {
+                self.direction.clear();
+                self.direction.extend_from_slice(&row[..rank]);
+                return Some(i);
             }
+            row[rank] = pivot.sqrt();
+            self.support.push(i);
         }
-        self.stride = count;
+        None
+    }
+
+    /// Atom `i` is the combination `c` of the support: moving along `w_i + t`, `w_S - t c` leaves the
+    /// fit as it is. Goes where the penalty falls, until a weight is zero.
+    fn resolve_dependence(&mut self, set: &mut ActiveSet, dependent: usize) {
+        self.substitute_back();
+        let sign = |i: usize| 1f64.copysign(set.weights[i]);
+        let combined = self.support.iter().zip(&self.direction);
+        let slope = sign(dependent) - combined.map(|(&j, c)| sign(j) * c).sum::<f64>();
+        let towards = if slope > 0.0 { -1.0 } else { 1.0 };
+        self.direction.iter_mut().for_each(|c| *c *= -towards);
+        self.support.push(dependent);
+        self.direction.push(towards);
+        let crossings = self.support.iter().zip(&self.direction).map(|(&i, d)| -set.weights[i] / d);
+        let first = crossings.filter(|crossing| *crossing > 0.0).fold(f64::INFINITY, f64::min);
+        if first.is_finite() {
+            self.take_step(set, first);
+        }
+    }
+
+    fn take_step(&self, set: &mut ActiveSet, step: f64) {
+        for (&i, d) in self.support.iter().zip(&self.direction) {
+            // A weight whose crossing is the step lands on zero exactly.
+            let crosses = -set.weights[i] / d == step;
+            set.weights[i] = if crosses { 0.0 } else { set.weights[i] + step * d };
+        }
+    }
+
+    /// Solves `L' x = direction` in place.
+    fn substitute_back(&mut self) {
+        for r in (0..self.direction.len()).rev() {
+            let row = &self.factor[r * self.stride..r * self.stride + r + 1];
+            self.direction[r] /= row[r];
+            let value = self.direction[r];
+            add_scaled(&mut self.direction[..r], -value, &row[..r]);
+        }
     }
 
     /// `K_SS d = g_S - lambda sign(w_S)`.
@@ -231,12 +271,7 @@ impl Newton {
             let row = &self.factor[r * stride..r * stride + r + 1];
             self.direction[r] = (right - dot(&row[..r], &self.direction[..r])) / row[r];
         }
-        for r in (0..rank).rev() {
-            let row = &self.factor[r * stride..r * stride + r + 1];
-            self.direction[r] /= row[r];
-            let value = self.direction[r];
-            add_scaled(&mut self.direction[..r], -value, &row[..r]);
-        }
+        self.substitute_back();
     }
 
     /// The step in (0, 1] with the lowest objective among 1 and the sign changes before it.
