@@ -148,14 +148,18 @@ impl ActiveSet {
     /// Moves the nonzero weights towards the minimum for their present signs, as far as pays.
     fn newton_step(&mut self, problem: &Lasso<'_>) {
         let mut newton = std::mem::take(&mut self.newton);
-        match newton.factorise(self) {
-            None => {
-                newton.solve(self, problem.lambda);
-                let step = newton.best_step(self, problem.lambda);
-                newton.take_step(self, step);
+        while let Some((dependent, pivot)) = newton.factorise(self, false) {
+            let dropped = newton.resolve_dependence(self, problem, dependent, pivot);
+            self.refresh();
+            if !dropped {
+                break;
             }
-            Some(dependent) => newton.resolve_dependence(self, dependent),
         }
+        // What still depends on others keeps its weight while they move.
+        newton.factorise(self, true);
+        newton.solve(self, problem.lambda);
+        let step = newton.best_step(self, problem.lambda);
+        newton.take_step(self, step);
         self.updates += newton.support.len() as u64;
         self.newton = newton;
     }
@@ -195,9 +199,10 @@ impl ActiveSet {
 }
 
 impl Newton {
-    /// Cholesky factor of the gram matrix of the nonzeros. Stops at an atom that depends linearly on
-    /// those before it, and gives that; its row of the factor is then in `direction`.
-    fn factorise(&mut self, set: &ActiveSet) -> Option<usize> {
+    /// Cholesky factor of the gram matrix of the nonzeros. An atom that depends linearly on those
+    /// before it is left out (`skip`), or ends it: then that atom and its pivot are given, and its row
+    /// of the factor is in `direction`.
+    fn factorise(&mut self, set: &ActiveSet, skip: bool) -> Option<(usize, f64)> {
         let count = set.weights.iter().filter(|w| **w != 0.0).count();
         self.stride = count;
         self.support.clear();
@@ -214,9 +219,13 @@ impl Newton {
             }
             let pivot = gram[i] - dot(&row[..rank], &row[..rank]);
             if pivot <= DEPENDENT * gram[i] {
+                if skip {
+                    row.fill(0.0);
+                    continue;
+                }
                 self.direction.clear();
                 self.direction.extend_from_slice(&row[..rank]);
-                return Some(i);
+                return Some((i, pivot));
             }
             row[rank] = pivot.sqrt();
             self.support.push(i);
@@ -224,22 +233,36 @@ impl Newton {
         None
     }
 
-    /// Atom `i` is the combination `c` of the support: moving along `w_i + t`, `w_S - t c` leaves the
-    /// fit as it is. Goes where the penalty falls, until a weight is zero.
-    fn resolve_dependence(&mut self, set: &mut ActiveSet, dependent: usize) {
+    /// An atom is all but the combination `c` of the support: along `w_i + t`, `w_S - t c` the fit hardly
+    /// changes (its curvature is the pivot) while the penalty does. Goes downhill to the minimum or to
+    /// the first weight that becomes zero; gives whether one did.
+    fn resolve_dependence(
+        &mut self,
+        set: &mut ActiveSet,
+        problem: &Lasso<'_>,
+        dependent: usize,
+        pivot: f64,
+    ) -> bool {
         self.substitute_back();
-        let sign = |i: usize| 1f64.copysign(set.weights[i]);
-        let combined = self.support.iter().zip(&self.direction);
-        let slope = sign(dependent) - combined.map(|(&j, c)| sign(j) * c).sum::<f64>();
-        let towards = if slope > 0.0 { -1.0 } else { 1.0 };
-        self.direction.iter_mut().for_each(|c| *c *= -towards);
+        self.direction.iter_mut().for_each(|c| *c = -*c);
         self.support.push(dependent);
-        self.direction.push(towards);
-        let crossings = self.support.iter().zip(&self.direction).map(|(&i, d)| -set.weights[i] / d);
-        let first = crossings.filter(|crossing| *crossing > 0.0).fold(f64::INFINITY, f64::min);
-        if first.is_finite() {
-            self.take_step(set, first);
+        self.direction.push(1.0);
+        let moves = || self.support.iter().zip(&self.direction);
+        let slope = |i: usize| problem.lambda.copysign(set.weights[i]) - set.correlations[i];
+        let derivative: f64 = moves().map(|(&i, d)| d * slope(i)).sum();
+        if derivative.abs() <= 0.1 * problem.accepted(set.atoms[dependent] as usize) {
+            return false;
         }
+        let sign = -1f64.copysign(derivative);
+        let crossings = moves().map(|(&i, d)| -set.weights[i] / (sign * d));
+        let first = crossings.filter(|crossing| *crossing > 0.0).fold(f64::INFINITY, f64::min);
+        let minimum = if pivot > 0.0 { derivative.abs() / pivot } else { f64::INFINITY };
+        let step = first.min(minimum);
+        self.direction.iter_mut().for_each(|d| *d *= sign);
+        if step.is_finite() {
+            self.take_step(set, step);
+        }
+        first.is_finite() && first <= minimum
     }
 
     fn take_step(&self, set: &mut ActiveSet, step: f64) {
@@ -274,7 +297,7 @@ impl Newton {
         self.substitute_back();
     }
 
-    /// The step in (0, 1] with the lowest objective among 1 and the sign changes before it.
+    /// The step with the lowest objective among 0, 1 and the sign changes between.
     fn best_step(&mut self, set: &ActiveSet, lambda: f64) -> f64 {
         let (mut linear, mut curvature) = (0.0, 0.0);
         self.breakpoints.clear();
@@ -287,18 +310,16 @@ impl Newton {
                 self.breakpoints.push(crossing);
             }
         }
-        if self.breakpoints.is_empty() {
-            return 1.0;
-        }
         let objective = |step: f64| {
             let norm = |(&i, d): (&usize, &f64)| (set.weights[i] + step * d).abs() - set.weights[i].abs();
             let penalty: f64 = self.support.iter().zip(&self.direction).map(norm).sum();
             step * (linear + 0.5 * step * curvature) + lambda * penalty
         };
-        let mut best = (objective(1.0), 1.0);
-        for crossing in &self.breakpoints {
+        // Not to move at all is the choice where rounding has spoilt the direction.
+        let mut best = (0.0, 0.0);
+        for crossing in self.breakpoints.iter().chain(&[1.0]) {
             let value = objective(*crossing);
-            if value < best.0 || (value == best.0 && *crossing < best.1) {
+            if value < best.0 {
                 best = (value, *crossing);
             }
         }
