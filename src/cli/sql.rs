@@ -56,8 +56,8 @@ impl SqlArguments {
 
     fn scripts(&self) -> Result<Vec<Script>> {
         let mut scripts = Vec::new();
-        for (text, position) in self.command.iter().zip(&self.positions.0) {
-            scripts.push((*position, Script { text: text.clone(), origin: "-c".to_string() }));
+        for (n, (text, position)) in self.command.iter().zip(&self.positions.0).enumerate() {
+            scripts.push((*position, Script { text: text.clone(), origin: format!("-c {}", n + 1) }));
         }
         for (path, position) in self.file.iter().zip(&self.positions.1) {
             let origin = path.display().to_string();
@@ -163,6 +163,9 @@ fn plain(error: datafusion::error::DataFusionError) -> anyhow::Error {
         ResourcesExhausted(_) => {
             "\nhint: sparse_train holds up to `sample` rows and what learning from them needs: \
              lower sample or atoms, or raise datafusion.runtime.memory_limit"
+        }
+        root if root.strip_backtrace().contains("' not found") => {
+            "\nhint: a file is a table in single quotes, its path relative to the current folder: FROM 'x.parquet'"
         }
         _ => "",
     };

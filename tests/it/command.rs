@@ -254,3 +254,14 @@ fn copies_into_folders_and_partitions_arrive() {
     };
     assert!(!std::fs::read_dir(folder.path()).expect("the folder").any(hidden));
 }
+
+#[test]
+fn a_missing_table_says_how_files_are_named() {
+    let output = run(&["sql", "-c", "SELECT 1", "-c", "SELECT * FROM 'no-such.parquet'"]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = stderr(&output);
+    assert!(
+        errors.contains("-c 2: statement 1") && errors.contains("a file is a table in single quotes"),
+        "{errors}"
+    );
+}
