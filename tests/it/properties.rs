@@ -8,7 +8,6 @@ use datafusion::arrow::array::{
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use sparrow::columnar::{
     CodeColumn, Row, VectorColumn, dictionary_from_bytes, dictionary_to_bytes, to_code_array, to_vector_array,
 };
@@ -19,7 +18,7 @@ use sparrow::math::{
 fn dictionaries() -> impl Strategy<Value = (Dictionary, usize)> {
     (1usize..6, 1usize..8, 0usize..3).prop_flat_map(|(dim, atoms, kernel)| {
         // Atoms of very different lengths.
-        let values = prop::collection::vec((-5.0f64..5.0, -3i32..2), dim * atoms);
+        let values = prop::collection::vec((-5.0f64..5.0, -4i32..3), dim * atoms);
         let values = values.prop_map(|v| v.into_iter().map(|(m, e)| m * 10f64.powi(e)).collect::<Vec<_>>());
         (values, 0.1f64..4.0, 0.001f64..1.0).prop_map(move |(values, sigma, lambda)| {
             let name = kernels::names()[kernel];
@@ -31,8 +30,7 @@ fn dictionaries() -> impl Strategy<Value = (Dictionary, usize)> {
 }
 
 proptest! {
-    // A fixed seed: a test that fails for others than its author helps nobody.
-    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::with_cases(300) })]
+    #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn codes_are_optimal_sparse_and_never_worse_than_nothing(
@@ -44,8 +42,6 @@ proptest! {
         let kernel = prepared.dictionary().kernel().clone();
         let mut objectives = Vec::new();
         let mut scale_of_all = 1.0;
-        let squares = prepared.dictionary().atoms().chunks_exact(dim).map(|atom| atom.iter().map(|v| v * v).sum());
-        let longest = squares.map(|square| kernel.self_similarity(square)).fold(0.0, f64::max);
         for name in coders::names() {
             let options = CoderOptions::new(lambda).expect("options");
             let codes = coders::by_name(name).expect("known").encode(&prepared, &signals, &options).expect("codes");
@@ -57,9 +53,8 @@ proptest! {
                 scale_of_all += scale;
                 prop_assert!(report.objective <= 0.5 * own + 1e-9 * scale, "{name}: worse than w = 0");
                 prop_assert!(report.objective >= -1e-9 * scale);
-                if name == "fksc" && report.exit != ExitReason::Converged {
-                    // Gram matrices beyond double precision may leave it a little short.
-                    prop_assert!(report.gap <= 1e-4 * (own * longest).sqrt(), "{:?}", report);
+                if name == "fksc" {
+                    prop_assert_eq!(report.exit, ExitReason::Converged, "gap {}", report.gap);
                 }
                 let view = codes.weights.outer_view(row).expect("a row");
                 prop_assert!(view.data().iter().all(|w| *w != 0.0 && w.is_finite()));
