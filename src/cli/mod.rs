@@ -2,10 +2,12 @@
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0, 1 for a failure, 2 for wrong usage.
 
+mod bench;
 mod copy;
 mod file_bytes;
 mod generate;
 mod output;
+mod parse;
 mod print;
 mod progress;
 mod session;
@@ -32,6 +34,9 @@ enum Command {
     /// Make data from a seed
     #[command(subcommand)]
     Generate(generate::GenerateArguments),
+    /// Measure what coding, decoding and learning cost
+    #[command(subcommand)]
+    Bench(bench::BenchArguments),
 }
 
 /// Runs the command with the process's arguments.
@@ -47,6 +52,7 @@ pub fn main() -> ExitCode {
             runtime().and_then(|runtime| runtime.block_on(sql::run(arguments)))
         }
         Command::Generate(arguments) => generate::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::copy::StagedCopy;
+use super::parse::parse_count;
 use super::print::{Format, print};
 use super::progress::TrainingProgress;
 use super::session::session;
@@ -29,16 +30,11 @@ pub(super) struct SqlArguments {
     #[arg(long, value_enum, default_value = "table")]
     format: Format,
     /// Threads to use [default: all cores]
-    #[arg(long, value_parser = parse_threads)]
+    #[arg(long, value_parser = parse_count::<1024>)]
     threads: Option<usize>,
     /// Where each -c and -f stood, in the order of the fields above.
     #[arg(skip)]
     positions: (Vec<usize>, Vec<usize>),
-}
-
-fn parse_threads(text: &str) -> std::result::Result<usize, String> {
-    let threads = text.parse().map_err(|_| "not a whole number".to_string())?;
-    if threads == 0 { Err("at least 1".to_string()) } else { Ok(threads) }
 }
 
 /// A text of SQL and where it came from.

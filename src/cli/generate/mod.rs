@@ -20,11 +20,3 @@ pub(super) fn run(arguments: &GenerateArguments) -> Result<()> {
         GenerateArguments::Traffic(arguments) => traffic::run(arguments),
     }
 }
-
-/// A whole number from 1 to `MOST`.
-fn parse_count<const MOST: usize>(text: &str) -> std::result::Result<usize, String> {
-    match text.parse() {
-        Ok(number) if (1..=MOST).contains(&number) => Ok(number),
-        _ => Err(format!("not a whole number from 1 to {MOST}")),
-    }
-}

@@ -8,8 +8,8 @@ use clap::Args;
 use datafusion::arrow::array::Int64Array;
 use datafusion::arrow::record_batch::RecordBatch;
 
-use super::parse_count;
 use crate::cli::output::ParquetOutput;
+use crate::cli::parse::parse_count;
 use crate::columnar::to_vector_array;
 use crate::math::synthetic::syn;
 

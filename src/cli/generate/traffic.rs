@@ -9,8 +9,8 @@ use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray, 
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::arrow::record_batch::RecordBatch;
 
-use super::parse_count;
 use crate::cli::output::ParquetOutput;
+use crate::cli::parse::parse_count;
 use crate::columnar::{to_vector_array, vector_type};
 use crate::math::synthetic::{INTERVAL_MINUTES, Incident, Traffic, TrafficOptions, traffic};
 

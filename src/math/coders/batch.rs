@@ -7,7 +7,7 @@ use super::CoderOptions;
 use super::active_set::ActiveSet;
 use super::codes::{Codes, ExitReason, SignalReport};
 use super::lasso::Lasso;
-use crate::math::product::BLOCK;
+use crate::math::product::{BLOCK, inner_products};
 use crate::math::signals::Rows;
 use crate::math::{MathError, PreparedDictionary, Result, Signals};
 
@@ -70,6 +70,33 @@ pub(super) fn map_blocks<S: Default + Send, T: Send>(
         work(reused, Block { first, similarities, self_similarities })
     };
     (0..signals.len().div_ceil(BLOCK)).into_par_iter().map_init(Default::default, run).collect()
+}
+
+/// Part of the work on a block, for benchmarks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Centring and the product with all atoms.
+    Product,
+    /// The same, and the kernel.
+    Kernel,
+}
+
+/// Does part of the work of coding; gives the sum of all first entries, so that none of it is idle.
+pub(crate) fn run_stage(dictionary: &PreparedDictionary, signals: &Signals<'_>, stage: Stage) -> Result<f64> {
+    if stage == Stage::Kernel {
+        let firsts = map_blocks(dictionary, signals, |_: &mut (), block| Ok(block.similarities[0]))?;
+        return Ok(firsts.iter().sum());
+    }
+    let run = |(rows, products): &mut (Rows, Vec<f64>), block: usize| {
+        let first = block * BLOCK;
+        let last = (first + BLOCK).min(signals.len());
+        rows.fill(&signals.rows()[first..last], dictionary.centre(), first)?;
+        inner_products(rows, dictionary.rows(), products);
+        Ok(products[0])
+    };
+    let blocks = (0..signals.len().div_ceil(BLOCK)).into_par_iter();
+    let firsts: Vec<f64> = blocks.map_init(Default::default, run).collect::<Result<_>>()?;
+    Ok(firsts.iter().sum())
 }
 
 /// Runs `solve` for every signal.

@@ -42,6 +42,14 @@ pub struct Codes {
 }
 
 impl Codes {
+    /// The codes, in the order of the signals.
+    pub fn rows(&self) -> impl Iterator<Item = Code<'_>> {
+        (0..self.reports.len()).map(|row| {
+            let range = self.weights.indptr().outer_inds_sz(row);
+            (&self.weights.indices()[range.clone()], &self.weights.data()[range])
+        })
+    }
+
     /// The objectives' sum.
     pub fn objective(&self) -> f64 {
         self.reports.iter().map(|report| report.objective).sum()

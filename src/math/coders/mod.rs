@@ -15,6 +15,7 @@ mod lasso;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+pub(crate) use batch::{Stage, run_stage};
 pub use codes::{Code, Codes, ExitReason, SignalReport};
 pub use fksc::Fksc;
 pub use ksc::Ksc;
