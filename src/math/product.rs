@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use faer::linalg::matmul::matmul;
+use faer::traits::ComplexField;
 use faer::{Accum, MatMut, MatRef, Par};
 
-use super::signals::Rows;
+use super::signals::RowsView;
 
 /// Signals handled together: large enough for the product to run at full speed, small enough for
 /// a block's similarities to stay in cache.
@@ -16,42 +17,60 @@ pub(crate) const BLOCK: usize = 128;
 const SMALL_PRODUCT: usize = 16 * 16 * 16;
 const FEW_ROWS: usize = 16;
 
-/// `out[i][j] = <a_i, b_j>`, one thread. Operands that faer would treat as small are padded, so that
-/// an entry has the same bits whatever block it is computed in.
-pub(crate) fn inner_products(a: &Rows, b: &Rows, out: &mut Vec<f64>) {
+/// `out[i][j] = <a_i, b_j>`, one thread.
+pub(crate) fn inner_products(a: RowsView<'_>, b: RowsView<'_>, out: &mut Vec<f64>) {
+    multiply_rows(a.values, b.values, a.dim, out);
+}
+
+/// The same in single precision, of rows one after the other.
+pub(crate) fn inner_products_f32(a: &[f32], b: &[f32], dim: usize, out: &mut Vec<f32>) {
+    multiply_rows(a, b, dim, out);
+}
+
+/// Operands that faer would treat as small are padded, so that an entry has the same bits whatever
+/// block it is computed in.
+fn multiply_rows<T: ComplexField + Copy>(a: &[T], b: &[T], dim: usize, out: &mut Vec<T>) {
     out.clear();
     if a.is_empty() || b.is_empty() {
         return;
     }
-    let b_rows = b.len().max(2);
-    let a_rows = a.len().max(FEW_ROWS).max(SMALL_PRODUCT / (b_rows * a.dim) + 1);
-    out.resize(a.len() * b.len(), 0.0);
-    if a_rows == a.len() && b_rows == b.len() {
-        return multiply(&a.values, a_rows, &b.values, b_rows, a.dim, out);
+    let (a_len, b_len) = (a.len() / dim, b.len() / dim);
+    let b_rows = b_len.max(2);
+    let a_rows = a_len.max(FEW_ROWS).max(SMALL_PRODUCT / (b_rows * dim) + 1);
+    out.resize(a_len * b_len, T::zero_impl());
+    if a_rows == a_len && b_rows == b_len {
+        return multiply(a, a_rows, b, b_rows, dim, out);
     }
-    let mut padded = vec![0.0; a_rows * b_rows];
-    multiply(&pad(a, a_rows), a_rows, &pad(b, b_rows), b_rows, a.dim, &mut padded);
-    for (row, padded) in out.chunks_exact_mut(b.len()).zip(padded.chunks_exact(b_rows)) {
-        row.copy_from_slice(&padded[..b.len()]);
+    let mut padded = vec![T::zero_impl(); a_rows * b_rows];
+    multiply(&pad(a, a_rows * dim), a_rows, &pad(b, b_rows * dim), b_rows, dim, &mut padded);
+    for (row, padded) in out.chunks_exact_mut(b_len).zip(padded.chunks_exact(b_rows)) {
+        row.copy_from_slice(&padded[..b_len]);
     }
 }
 
-/// The rows, and zeros up to `count` of them.
-fn pad(rows: &Rows, count: usize) -> Cow<'_, [f64]> {
-    let mut values = Cow::Borrowed(rows.values.as_slice());
-    if count > rows.len() {
-        values.to_mut().resize(count * rows.dim, 0.0);
+/// The values, and zeros up to `count` of them.
+fn pad<T: ComplexField + Copy>(values: &[T], count: usize) -> Cow<'_, [T]> {
+    let mut values = Cow::Borrowed(values);
+    if count > values.len() {
+        values.to_mut().resize(count, T::zero_impl());
     }
     values
 }
 
-fn multiply(a: &[f64], a_rows: usize, b: &[f64], b_rows: usize, dim: usize, out: &mut [f64]) {
+fn multiply<T: ComplexField + Copy>(
+    a: &[T],
+    a_rows: usize,
+    b: &[T],
+    b_rows: usize,
+    dim: usize,
+    out: &mut [T],
+) {
     matmul(
         MatMut::from_row_major_slice_mut(out, a_rows, b_rows),
         Accum::Replace,
         MatRef::from_row_major_slice(a, a_rows, dim),
         MatRef::from_row_major_slice(b, b_rows, dim).transpose(),
-        1.0,
+        T::one_impl(),
         Par::Seq,
     );
 }
@@ -59,7 +78,7 @@ fn multiply(a: &[f64], a_rows: usize, b: &[f64], b_rows: usize, dim: usize, out:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::math::signals::dot;
+    use crate::math::signals::{Rows, dot};
     use proptest::prelude::*;
 
     fn rows(values: &[f64], dim: usize) -> Rows {
@@ -84,7 +103,7 @@ mod tests {
             let x: Vec<f64> = (0..atoms * dim).map(|_| next()).collect();
             let x_rows = rows(&x, dim);
             let (mut whole, mut part) = (Vec::new(), Vec::new());
-            inner_products(&rows(&y, dim), &x_rows, &mut whole);
+            inner_products(rows(&y, dim).view(0..signals), x_rows.view(0..atoms), &mut whole);
             for (i, value) in whole.iter().enumerate() {
                 let (row, atom) = (i / atoms, i % atoms);
                 let exact = dot(&y[row * dim..(row + 1) * dim], &x[atom * dim..(atom + 1) * dim]);
@@ -93,7 +112,7 @@ mod tests {
             let mut start = 0;
             while start < signals {
                 let end = (start + cut).min(signals);
-                inner_products(&rows(&y[start * dim..end * dim], dim), &x_rows, &mut part);
+                inner_products(rows(&y[start * dim..end * dim], dim).view(0..end - start), x_rows.view(0..atoms), &mut part);
                 for (a, b) in part.iter().zip(&whole[start * atoms..end * atoms]) {
                     prop_assert_eq!(a.to_bits(), b.to_bits());
                 }

@@ -1,5 +1,7 @@
 //! Borrowed batches of equally long vectors, and the centred blocks that products are made of.
 
+use std::ops::Range;
+
 use super::{MathError, Result};
 
 /// A batch of signals: borrowed rows of one length.
@@ -112,6 +114,47 @@ impl Rows {
         Ok(())
     }
 
+    /// All rows.
+    pub(crate) fn all(&self) -> RowsView<'_> {
+        self.view(0..self.len())
+    }
+
+    /// Some of the rows.
+    pub(crate) fn view(&self, range: Range<usize>) -> RowsView<'_> {
+        let values = &self.values[range.start * self.dim..range.end * self.dim];
+        RowsView { values, squares: &self.squares[range], dim: self.dim }
+    }
+
+    /// The rows in another order.
+    pub(crate) fn select(&self, order: &[u32]) -> Self {
+        let mut selected = Self { dim: self.dim, ..Self::default() };
+        for i in order {
+            selected.values.extend_from_slice(self.row(*i as usize));
+            selected.squares.push(self.squares[*i as usize]);
+        }
+        selected
+    }
+
+    /// How many rows.
+    pub fn len(&self) -> usize {
+        self.squares.len()
+    }
+
+    /// Row `i`.
+    pub fn row(&self, i: usize) -> &[f64] {
+        &self.values[i * self.dim..(i + 1) * self.dim]
+    }
+}
+
+/// Consecutive rows of a block, borrowed.
+#[derive(Debug, Clone, Copy)]
+pub struct RowsView<'a> {
+    pub(crate) values: &'a [f64],
+    pub(crate) squares: &'a [f64],
+    pub(crate) dim: usize,
+}
+
+impl RowsView<'_> {
     /// How many rows.
     pub fn len(&self) -> usize {
         self.squares.len()
@@ -121,14 +164,10 @@ impl Rows {
     pub fn is_empty(&self) -> bool {
         self.squares.is_empty()
     }
-
-    /// Row `i`.
-    pub fn row(&self, i: usize) -> &[f64] {
-        &self.values[i * self.dim..(i + 1) * self.dim]
-    }
 }
 
 /// Inner product with a fixed order of additions that vectorises.
+#[inline(always)]
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     const LANES: usize = 8;
     let mut sums = [0.0; LANES];
@@ -143,7 +182,7 @@ pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// `target += factor * source`.
-#[inline]
+#[inline(always)]
 pub(crate) fn add_scaled(target: &mut [f64], factor: f64, source: &[f64]) {
     for (t, s) in target.iter_mut().zip(source) {
         *t += factor * s;

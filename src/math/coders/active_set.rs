@@ -17,11 +17,14 @@ const DEPENDENT: f64 = 1e-13;
 /// Atoms, their weights, and everything about them that a solve touches.
 #[derive(Debug, Default)]
 pub(super) struct ActiveSet {
-    pub atoms: Vec<u32>,
+    /// Positions in the gram matrix.
+    pub positions: Vec<u32>,
     pub weights: Vec<f64>,
     /// `g = k - K w` at the set's atoms, valid after `solve`.
     pub correlations: Vec<f64>,
     similarities: Vec<f64>,
+    /// The violation accepted of each atom.
+    accepted: Vec<f64>,
     /// The gram matrix of the set by rows, `stride` apart.
     gram: Vec<f64>,
     stride: usize,
@@ -34,39 +37,46 @@ pub(super) struct ActiveSet {
 /// Scratch of the Newton step.
 #[derive(Debug, Default)]
 struct Newton {
-    /// Positions in the set of the weights that move.
+    /// Which members of the set move.
     support: Vec<usize>,
-    /// The Cholesky factor by rows, `stride` apart.
+    /// The Cholesky factor of the first `factored` of them, row after row: row `r` has `r + 1` entries.
     factor: Vec<f64>,
-    stride: usize,
+    factored: usize,
+    in_support: Vec<bool>,
     direction: Vec<f64>,
     breakpoints: Vec<f64>,
 }
 
 impl ActiveSet {
     pub fn clear(&mut self) {
-        self.atoms.clear();
+        self.positions.clear();
         self.weights.clear();
         self.correlations.clear();
         self.similarities.clear();
+        self.accepted.clear();
+        self.newton.support.clear();
+        self.newton.factored = 0;
         self.rounds = 0;
         self.updates = 0;
     }
 
     pub fn len(&self) -> usize {
-        self.atoms.len()
+        self.positions.len()
     }
 
-    pub fn add(&mut self, problem: &Lasso<'_>, atom: usize, weight: f64) {
+    /// Adds the atom at a position, with `k(y, x)` of it.
+    #[inline(always)]
+    pub fn add(&mut self, problem: &Lasso<'_>, position: usize, similarity: f64, weight: f64) {
         let old = self.len();
         if old == self.stride {
             self.widen(old);
         }
-        self.atoms.push(atom as u32);
+        self.positions.push(position as u32);
         self.weights.push(weight);
-        self.similarities.push(problem.similarities[atom]);
-        let row = problem.gram.row(atom);
-        for (i, other) in self.atoms.iter().enumerate() {
+        self.similarities.push(similarity);
+        self.accepted.push(problem.accepted(position));
+        let row = problem.gram.row(position);
+        for (i, other) in self.positions.iter().enumerate() {
             let value = row[*other as usize];
             self.gram[old * self.stride + i] = value;
             self.gram[i * self.stride + old] = value;
@@ -84,11 +94,13 @@ impl ActiveSet {
         self.stride = wider;
     }
 
+    #[inline(always)]
     fn gram_row(&self, i: usize) -> &[f64] {
         &self.gram[i * self.stride..i * self.stride + self.len()]
     }
 
     /// Minimises over the set's weights; false if the rounds ran out.
+    #[inline(always)]
     pub fn solve(&mut self, problem: &Lasso<'_>) -> bool {
         self.refresh();
         loop {
@@ -112,6 +124,7 @@ impl ActiveSet {
     }
 
     /// One round of coordinate descent (eq. 9) over the set.
+    #[inline(always)]
     fn sweep(&mut self, problem: &Lasso<'_>) {
         let count = self.len();
         for i in 0..count {
@@ -133,6 +146,7 @@ impl ActiveSet {
     }
 
     /// Computes the correlations from the weights.
+    #[inline(always)]
     fn refresh(&mut self) {
         let count = self.len();
         self.correlations.clear();
@@ -146,6 +160,7 @@ impl ActiveSet {
     }
 
     /// Moves the nonzero weights towards the minimum for their present signs, as far as pays.
+    #[inline(always)]
     fn newton_step(&mut self, problem: &Lasso<'_>) {
         let mut newton = std::mem::take(&mut self.newton);
         while let Some((dependent, pivot)) = newton.factorise(self, false) {
@@ -165,70 +180,73 @@ impl ActiveSet {
     }
 
     /// Whether every violation is well within what is accepted.
+    #[inline(always)]
     fn is_optimal(&self, problem: &Lasso<'_>) -> bool {
-        let entries = self.atoms.iter().zip(&self.weights).zip(&self.correlations);
-        let fits = |((atom, w), g): ((&u32, &f64), &f64)| {
-            problem.violation(*w, *g) <= 0.5 * problem.accepted(*atom as usize)
-        };
-        entries.into_iter().all(fits)
+        let entries = self.accepted.iter().zip(&self.weights).zip(&self.correlations);
+        entries.into_iter().all(|((accepted, w), g)| problem.violation(*w, *g) <= 0.5 * accepted)
     }
 
     /// The largest violation of the optimality conditions within the set.
+    #[inline(always)]
     pub fn gap(&self, problem: &Lasso<'_>) -> f64 {
         let pairs = self.weights.iter().zip(&self.correlations);
         pairs.map(|(w, g)| problem.violation(*w, *g)).fold(0.0, f64::max)
     }
 
+    #[inline(always)]
     pub fn objective(&self, problem: &Lasso<'_>) -> f64 {
-        let entries = self.atoms.iter().zip(&self.weights).zip(&self.correlations);
+        let entries = self.similarities.iter().zip(&self.weights).zip(&self.correlations);
         let nonzeros = entries.filter(|((_, w), _)| **w != 0.0);
-        problem.objective(nonzeros.map(|((atom, w), g)| (*atom as usize, *w, *g)))
+        problem.objective(nonzeros.map(|((k, w), g)| (*k, *w, *g)))
     }
 
     /// Writes the nonzeros in ascending order of atoms.
-    pub fn write_solution(&mut self, solution: &mut Solution) {
-        let order = &mut self.newton.support;
-        order.clear();
-        order.extend((0..self.atoms.len()).filter(|i| self.weights[*i] != 0.0));
-        order.sort_unstable_by_key(|i| self.atoms[*i]);
-        solution.atoms.clear();
-        solution.weights.clear();
-        solution.atoms.extend(order.iter().map(|i| self.atoms[*i]));
-        solution.weights.extend(order.iter().map(|i| self.weights[*i]));
+    #[inline(always)]
+    pub fn write_solution(&mut self, problem: &Lasso<'_>, solution: &mut Solution) {
+        let entries = self.positions.iter().zip(&self.weights).filter(|(_, weight)| **weight != 0.0);
+        solution.write(problem, entries.map(|(position, weight)| (*position, *weight)));
     }
 }
 
 impl Newton {
-    /// Cholesky factor of the gram matrix of the nonzeros. An atom that depends linearly on those
-    /// before it is left out (`skip`), or ends it: then that atom and its pivot are given, and its row
-    /// of the factor is in `direction`.
+    /// Cholesky factor of the gram matrix of the nonzeros, of which the part that still holds is kept.
+    /// An atom that depends linearly on those before it is left out (`skip`), or ends it: then that
+    /// atom and its pivot are given, and its row of the factor is in `direction`.
+    #[inline(always)]
     fn factorise(&mut self, set: &ActiveSet, skip: bool) -> Option<(usize, f64)> {
-        let count = set.weights.iter().filter(|w| **w != 0.0).count();
-        self.stride = count;
-        self.support.clear();
-        self.factor.clear();
-        self.factor.resize(count * count, 0.0);
-        for (i, _) in set.weights.iter().enumerate().filter(|(_, w)| **w != 0.0) {
-            let rank = self.support.len();
-            let (done, rest) = self.factor.split_at_mut(rank * count);
-            let row = &mut rest[..rank + 1];
-            let gram = set.gram_row(i);
-            for (j, &other) in self.support.iter().enumerate() {
-                let before = &done[j * count..j * count + j + 1];
-                row[j] = (gram[other] - dot(&row[..j], &before[..j])) / before[j];
+        let nonzero = |member: &&usize| set.weights[**member] != 0.0;
+        self.factored = self.support[..self.factored].iter().take_while(nonzero).count();
+        self.support.truncate(self.factored);
+        self.in_support.clear();
+        self.in_support.resize(set.len(), false);
+        for member in &self.support {
+            self.in_support[*member] = true;
+        }
+        for (i, weight) in set.weights.iter().enumerate() {
+            if *weight == 0.0 || self.in_support[i] {
+                continue;
             }
-            let pivot = gram[i] - dot(&row[..rank], &row[..rank]);
+            let rank = self.support.len();
+            self.factor.truncate(start_of_row(rank));
+            let gram = set.gram_row(i);
+            self.factor.extend(self.support.iter().map(|other| gram[*other]));
+            let (done, row) = self.factor.split_at_mut(start_of_row(rank));
+            for j in 0..rank {
+                let before = &done[start_of_row(j)..start_of_row(j + 1)];
+                row[j] = (row[j] - dot(&row[..j], &before[..j])) / before[j];
+            }
+            let pivot = gram[i] - dot(row, row);
             if pivot <= DEPENDENT * gram[i] {
                 if skip {
-                    row.fill(0.0);
                     continue;
                 }
                 self.direction.clear();
-                self.direction.extend_from_slice(&row[..rank]);
+                self.direction.extend_from_slice(row);
                 return Some((i, pivot));
             }
-            row[rank] = pivot.sqrt();
+            self.factor.push(pivot.sqrt());
             self.support.push(i);
+            self.factored += 1;
         }
         None
     }
@@ -250,7 +268,8 @@ impl Newton {
         let moves = || self.support.iter().zip(&self.direction);
         let slope = |i: usize| problem.lambda.copysign(set.weights[i]) - set.correlations[i];
         let derivative: f64 = moves().map(|(&i, d)| d * slope(i)).sum();
-        if derivative.abs() <= 0.1 * problem.accepted(set.atoms[dependent] as usize) {
+        if derivative.abs() <= 0.1 * set.accepted[dependent] {
+            self.support.pop();
             return false;
         }
         let sign = -1f64.copysign(derivative);
@@ -262,9 +281,11 @@ impl Newton {
         if step.is_finite() {
             self.take_step(set, step);
         }
+        self.support.pop();
         first.is_finite() && first <= minimum
     }
 
+    #[inline(always)]
     fn take_step(&self, set: &mut ActiveSet, step: f64) {
         for (&i, d) in self.support.iter().zip(&self.direction) {
             // A weight whose crossing is the step lands on zero exactly.
@@ -274,9 +295,10 @@ impl Newton {
     }
 
     /// Solves `L' x = direction` in place.
+    #[inline(always)]
     fn substitute_back(&mut self) {
         for r in (0..self.direction.len()).rev() {
-            let row = &self.factor[r * self.stride..r * self.stride + r + 1];
+            let row = &self.factor[start_of_row(r)..start_of_row(r + 1)];
             self.direction[r] /= row[r];
             let value = self.direction[r];
             add_scaled(&mut self.direction[..r], -value, &row[..r]);
@@ -284,20 +306,22 @@ impl Newton {
     }
 
     /// `K_SS d = g_S - lambda sign(w_S)`.
+    #[inline(always)]
     fn solve(&mut self, set: &ActiveSet, lambda: f64) {
-        let (stride, rank) = (self.stride, self.support.len());
+        let rank = self.support.len();
         self.direction.clear();
         self.direction.resize(rank, 0.0);
         for r in 0..rank {
             let i = self.support[r];
             let right = set.correlations[i] - lambda.copysign(set.weights[i]);
-            let row = &self.factor[r * stride..r * stride + r + 1];
+            let row = &self.factor[start_of_row(r)..start_of_row(r + 1)];
             self.direction[r] = (right - dot(&row[..r], &self.direction[..r])) / row[r];
         }
         self.substitute_back();
     }
 
     /// The step with the lowest objective among 0, 1 and the sign changes between.
+    #[inline(always)]
     fn best_step(&mut self, set: &ActiveSet, lambda: f64) -> f64 {
         let (mut linear, mut curvature) = (0.0, 0.0);
         self.breakpoints.clear();
@@ -325,4 +349,10 @@ impl Newton {
         }
         best.1
     }
+}
+
+/// Where a row of a packed lower triangle starts.
+#[inline(always)]
+fn start_of_row(row: usize) -> usize {
+    row * (row + 1) / 2
 }

@@ -1,5 +1,8 @@
 //! Coding signals one by one, in parallel blocks that share a product and a workspace.
 
+use std::ops::Range;
+
+use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
 use sprs::CsMatI;
 
@@ -7,15 +10,33 @@ use super::CoderOptions;
 use super::active_set::ActiveSet;
 use super::codes::{Codes, ExitReason, SignalReport};
 use super::lasso::Lasso;
+use super::similarities::{ExactBlock, ScreenedBlock, Similarities, SimilarityBlock};
+use crate::math::gram::Gram;
 use crate::math::product::{BLOCK, inner_products};
 use crate::math::signals::Rows;
-use crate::math::{MathError, PreparedDictionary, Result, Signals};
+use crate::math::{PreparedDictionary, Result, Signals};
 
 /// What a solver leaves in the workspace: the nonzeros, in ascending order of atoms.
 #[derive(Debug, Default)]
 pub(super) struct Solution {
     pub atoms: Vec<u32>,
     pub weights: Vec<f64>,
+    sorted: Vec<(u32, f64)>,
+}
+
+impl Solution {
+    /// Takes positions in the gram matrix with their weights.
+    #[inline(always)]
+    pub fn write(&mut self, problem: &Lasso<'_>, entries: impl Iterator<Item = (u32, f64)>) {
+        self.sorted.clear();
+        let order = &problem.gram.order;
+        self.sorted.extend(entries.map(|(position, weight)| (order[position as usize], weight)));
+        self.sorted.sort_unstable_by_key(|(atom, _)| *atom);
+        self.atoms.clear();
+        self.weights.clear();
+        self.atoms.extend(self.sorted.iter().map(|(atom, _)| atom));
+        self.weights.extend(self.sorted.iter().map(|(_, weight)| weight));
+    }
 }
 
 /// Memory that a solver reuses from signal to signal.
@@ -26,10 +47,11 @@ pub(super) struct Workspace {
     pub fksc: super::fksc::State,
     pub correlations: Vec<f64>,
     pub weights: Vec<f64>,
+    /// The most nonzeros a block had so far.
+    nonzeros: usize,
 }
 
 /// Codes of one block, in the layout of a sparse matrix.
-#[derive(Default)]
 struct BlockCodes {
     ends: Vec<usize>,
     atoms: Vec<u32>,
@@ -37,104 +59,138 @@ struct BlockCodes {
     reports: Vec<SignalReport>,
 }
 
-/// Some signals of a batch and their similarities to all atoms.
-pub(super) struct Block<'a> {
-    /// The number of the first signal.
-    pub first: usize,
-    /// `k(y, X)` of each signal, one after the other.
-    pub similarities: &'a [f64],
-    /// `k(y, y)` of each signal.
-    pub self_similarities: &'a [f64],
+impl BlockCodes {
+    fn with_capacity(signals: usize, nonzeros: usize) -> Self {
+        Self {
+            ends: Vec::with_capacity(signals),
+            atoms: Vec::with_capacity(nonzeros),
+            weights: Vec::with_capacity(nonzeros),
+            reports: Vec::with_capacity(signals),
+        }
+    }
 }
 
 /// Runs `work` for every block of signals, in parallel, with memory `S` that blocks reuse. Blocks are
 /// independent, so neither their size nor the number of threads changes a result.
 pub(super) fn map_blocks<S: Default + Send, T: Send>(
-    dictionary: &PreparedDictionary,
-    signals: &Signals<'_>,
-    work: impl Fn(&mut S, Block<'_>) -> Result<T> + Sync,
+    signals: usize,
+    work: impl Fn(&mut S, Range<usize>) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    let kernel = dictionary.dictionary().kernel();
-    let run = |scratch: &mut (Rows, Vec<f64>, Vec<f64>, S), block: usize| {
-        let (rows, similarities, self_similarities, reused) = scratch;
-        let first = block * BLOCK;
-        let last = (first + BLOCK).min(signals.len());
-        rows.fill(&signals.rows()[first..last], dictionary.centre(), first)?;
-        kernel.similarities(rows, dictionary.rows(), similarities);
-        self_similarities.clear();
-        self_similarities.extend(rows.squares.iter().map(|square| kernel.self_similarity(*square)));
-        // Similarities to atoms are finite if these are (Cauchy-Schwarz).
-        if !self_similarities.iter().all(|own| own.is_finite()) {
-            return Err(MathError::Overflow { kernel: kernel.name() });
-        }
-        work(reused, Block { first, similarities, self_similarities })
-    };
-    (0..signals.len().div_ceil(BLOCK)).into_par_iter().map_init(Default::default, run).collect()
+    let run = |reused: &mut S, block: usize| work(reused, block * BLOCK..((block + 1) * BLOCK).min(signals));
+    (0..signals.div_ceil(BLOCK)).into_par_iter().map_init(S::default, run).collect()
 }
 
-/// Part of the work on a block, for benchmarks.
+/// Part of the work of coding, for benchmarks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Centring and the product with all atoms.
+    /// The product of all signals with all atoms, in double precision.
     Product,
-    /// The same, and the kernel.
+    /// All similarities as `fksc` uses them.
     Kernel,
 }
 
-/// Does part of the work of coding; gives the sum of all first entries, so that none of it is idle.
-pub(crate) fn run_stage(dictionary: &PreparedDictionary, signals: &Signals<'_>, stage: Stage) -> Result<f64> {
-    if stage == Stage::Kernel {
-        let firsts = map_blocks(dictionary, signals, |_: &mut (), block| Ok(block.similarities[0]))?;
-        return Ok(firsts.iter().sum());
-    }
-    let run = |(rows, products): &mut (Rows, Vec<f64>), block: usize| {
-        let first = block * BLOCK;
-        let last = (first + BLOCK).min(signals.len());
-        rows.fill(&signals.rows()[first..last], dictionary.centre(), first)?;
-        inner_products(rows, dictionary.rows(), products);
-        Ok(products[0])
+/// Does part of the work of coding.
+pub(crate) fn run_stage(dictionary: &PreparedDictionary, signals: &Signals<'_>, stage: Stage) -> Result<()> {
+    let gram = dictionary.gram()?;
+    let done = match stage {
+        Stage::Product => map_blocks(signals.len(), |reused: &mut (Rows, Vec<f64>), range| {
+            reused.0.fill(&signals.rows()[range.clone()], dictionary.centre(), range.start)?;
+            inner_products(reused.0.all(), gram.rows.all(), &mut reused.1);
+            Ok(())
+        }),
+        Stage::Kernel if gram.screen.is_some() => {
+            map_blocks(signals.len(), |block: &mut ScreenedBlock, range| {
+                block.fill(dictionary, gram, signals, range)
+            })
+        }
+        Stage::Kernel => map_blocks(signals.len(), |block: &mut ExactBlock, range| {
+            block.fill(dictionary, gram, signals, range)
+        }),
     };
-    let blocks = (0..signals.len().div_ceil(BLOCK)).into_par_iter();
-    let firsts: Vec<f64> = blocks.map_init(Default::default, run).collect::<Result<_>>()?;
-    Ok(firsts.iter().sum())
+    done.map(|_| ())
 }
 
-/// Runs `solve` for every signal.
-pub(super) fn code_each(
+/// Codes one signal.
+pub(super) trait Solver: Sync {
+    /// Where similarities come from.
+    type Block: SimilarityBlock;
+
+    /// Leaves the code in the workspace. To be inlined, so that it is compiled for the CPU's vectors.
+    fn solve(
+        &self,
+        problem: &Lasso<'_>,
+        similarities: <Self::Block as SimilarityBlock>::Row<'_>,
+        workspace: &mut Workspace,
+    ) -> SignalReport;
+}
+
+/// Codes every signal.
+pub(super) fn code_each<S: Solver>(
     dictionary: &PreparedDictionary,
     signals: &Signals<'_>,
     options: &CoderOptions,
-    solve: impl Fn(&Lasso<'_>, &mut Workspace) -> SignalReport + Sync,
+    solver: &S,
 ) -> Result<Codes> {
     let gram = dictionary.gram()?;
-    let code_block = |workspace: &mut Workspace, block: Block<'_>| {
-        let mut codes = BlockCodes::default();
-        for (similarities, own) in block.similarities.chunks_exact(gram.atoms).zip(block.self_similarities) {
+    let code_block = |(block, workspace): &mut (S::Block, Workspace), range: Range<usize>| {
+        block.fill(dictionary, gram, signals, range.clone())?;
+        let block = CodeBlock { dictionary, gram, options, solver, block, signals: range.len(), workspace };
+        Ok(Arch::new().dispatch(block))
+    };
+    let blocks = map_blocks(signals.len(), code_block)?;
+    Ok(concatenate(blocks, signals.len(), gram.atoms))
+}
+
+/// The work on one block, once its similarities are there.
+struct CodeBlock<'a, S: Solver> {
+    dictionary: &'a PreparedDictionary,
+    gram: &'a Gram,
+    options: &'a CoderOptions,
+    solver: &'a S,
+    block: &'a S::Block,
+    signals: usize,
+    workspace: &'a mut Workspace,
+}
+
+impl<S: Solver> NullaryFnOnce for CodeBlock<'_, S> {
+    type Output = BlockCodes;
+
+    #[inline(always)]
+    fn call(self) -> BlockCodes {
+        let Self { dictionary, gram, options, solver, block, signals, workspace } = self;
+        let mut codes = BlockCodes::with_capacity(signals, workspace.nonzeros);
+        for i in 0..signals {
+            let own = block.self_similarity(i);
             let problem = Lasso {
                 gram,
-                similarities,
-                self_similarity: *own,
+                self_similarity: own,
                 lambda: options.lambda(),
                 tolerance: options.tolerance.get() * own.abs().sqrt(),
                 max_rounds: options.max_rounds,
             };
-            let mut report = solve(&problem, workspace);
+            let similarities = block.row(dictionary, gram, i);
+            let mut report = solver.solve(&problem, similarities, workspace);
             if let Some(most) = options.max_nonzeros {
-                keep_largest(&problem, workspace, most, &mut report);
+                keep_largest(&problem, similarities, workspace, most, &mut report);
             }
             codes.atoms.extend_from_slice(&workspace.solution.atoms);
             codes.weights.extend_from_slice(&workspace.solution.weights);
             codes.ends.push(codes.atoms.len());
             codes.reports.push(report);
         }
-        Ok(codes)
-    };
-    let blocks = map_blocks(dictionary, signals, code_block)?;
-    Ok(concatenate(blocks, signals.len(), gram.atoms))
+        workspace.nonzeros = workspace.nonzeros.max(codes.atoms.len());
+        codes
+    }
 }
 
 /// Cuts a code down to its `most` largest weights and fits those again.
-fn keep_largest(problem: &Lasso<'_>, workspace: &mut Workspace, most: usize, report: &mut SignalReport) {
+fn keep_largest(
+    problem: &Lasso<'_>,
+    similarities: impl Similarities,
+    workspace: &mut Workspace,
+    most: usize,
+    report: &mut SignalReport,
+) {
     let Workspace { solution, set, .. } = workspace;
     if solution.atoms.len() <= most {
         return;
@@ -145,11 +201,11 @@ fn keep_largest(problem: &Lasso<'_>, workspace: &mut Workspace, most: usize, rep
     order.sort_unstable();
     set.clear();
     for kept in order {
-        let atom = solution.atoms[kept] as usize;
-        set.add(problem, atom, solution.weights[kept]);
+        let position = problem.gram.rank[solution.atoms[kept] as usize] as usize;
+        set.add(problem, position, similarities.exact(position), solution.weights[kept]);
     }
     set.solve(problem);
-    set.write_solution(solution);
+    set.write_solution(problem, solution);
     report.rounds += set.rounds as u32;
     report.updates += set.updates;
     report.objective = set.objective(problem);

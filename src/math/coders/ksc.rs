@@ -4,9 +4,10 @@
 //! Deviations: `K_ii` need not be 1 (`w_i = soft_lambda(z_i) / K_ii`), and it stops by the
 //! optimality gap instead of by the change of `w`, which can be small far from the optimum.
 
-use super::batch::{Workspace, code_each};
+use super::batch::{Solver, Workspace, code_each};
 use super::codes::{Codes, ExitReason, SignalReport};
 use super::lasso::{Lasso, soft_threshold};
+use super::similarities::ExactBlock;
 use super::{Coder, CoderOptions};
 use crate::math::signals::dot;
 use crate::math::{PreparedDictionary, Result, Signals};
@@ -26,60 +27,66 @@ impl Coder for Ksc {
         signals: &Signals<'_>,
         options: &CoderOptions,
     ) -> Result<Codes> {
-        code_each(dictionary, signals, options, solve)
+        code_each(dictionary, signals, options, self)
     }
 }
 
-fn solve(problem: &Lasso<'_>, workspace: &mut Workspace) -> SignalReport {
-    let Workspace { solution, correlations, weights, .. } = workspace;
-    let atoms = problem.gram.atoms;
-    weights.clear();
-    weights.resize(atoms, 0.0);
-    let (mut rounds, mut updates) = (0, 0);
-    let (gap, exit) = loop {
-        let mut largest_change = 0.0f64;
-        for i in 0..atoms {
-            let diagonal = problem.gram.diagonal(i);
-            if diagonal <= 0.0 {
-                continue;
+impl Solver for Ksc {
+    type Block = ExactBlock;
+
+    #[inline(always)]
+    fn solve(&self, problem: &Lasso<'_>, similarities: &[f64], workspace: &mut Workspace) -> SignalReport {
+        let Workspace { solution, correlations, weights, .. } = workspace;
+        let atoms = problem.gram.atoms;
+        weights.clear();
+        weights.resize(atoms, 0.0);
+        let (mut rounds, mut updates) = (0, 0);
+        let (gap, exit) = loop {
+            let mut largest_change = 0.0f64;
+            for i in 0..atoms {
+                let diagonal = problem.gram.diagonal(i);
+                if diagonal <= 0.0 {
+                    continue;
+                }
+                let z = similarities[i] - dot(problem.gram.row(i), weights) + diagonal * weights[i];
+                let new = soft_threshold(z, problem.lambda) / diagonal;
+                largest_change = largest_change.max(diagonal.sqrt() * (new - weights[i]).abs());
+                weights[i] = new;
             }
-            let z = problem.similarities[i] - dot(problem.gram.row(i), weights) + diagonal * weights[i];
-            let new = soft_threshold(z, problem.lambda) / diagonal;
-            largest_change = largest_change.max(diagonal.sqrt() * (new - weights[i]).abs());
-            weights[i] = new;
-        }
-        rounds += 1;
-        updates += atoms as u64;
-        let last = rounds >= problem.max_rounds;
-        // A coordinate's change is its violation when visited, so the gap, which costs a round of
-        // its own, is worth computing only once changes are that small.
-        if last || largest_change <= problem.tolerance {
-            let (gap, optimal) = gap(problem, weights, correlations);
-            if optimal {
-                break (gap, ExitReason::Converged);
+            rounds += 1;
+            updates += atoms as u64;
+            let last = rounds >= problem.max_rounds;
+            // A coordinate's change is its violation when visited, so the gap, which costs a round of
+            // its own, is worth computing only once changes are that small.
+            if last || largest_change <= problem.tolerance {
+                let (gap, optimal) = gap(problem, similarities, weights, correlations);
+                if optimal {
+                    break (gap, ExitReason::Converged);
+                }
+                if last {
+                    break (gap, ExitReason::MaxRounds);
+                }
             }
-            if last {
-                break (gap, ExitReason::MaxRounds);
-            }
-        }
-    };
-    solution.atoms.clear();
-    solution.weights.clear();
-    for (atom, weight) in weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0) {
-        solution.atoms.push(atom as u32);
-        solution.weights.push(*weight);
+        };
+        let nonzeros = || weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0);
+        solution.write(problem, nonzeros().map(|(position, weight)| (position as u32, *weight)));
+        let objective = problem.objective(nonzeros().map(|(i, w)| (similarities[i], *w, correlations[i])));
+        SignalReport { objective, rounds: rounds as u32, updates, gap, exit }
     }
-    let nonzeros = solution.atoms.iter().zip(&solution.weights);
-    let objective = problem.objective(nonzeros.map(|(i, w)| (*i as usize, *w, correlations[*i as usize])));
-    SignalReport { objective, rounds: rounds as u32, updates, gap, exit }
 }
 
 /// Fills `correlations` with `k - K w`; gives the largest violation, and whether all are accepted.
-fn gap(problem: &Lasso<'_>, weights: &[f64], correlations: &mut Vec<f64>) -> (f64, bool) {
+#[inline(always)]
+fn gap(
+    problem: &Lasso<'_>,
+    similarities: &[f64],
+    weights: &[f64],
+    correlations: &mut Vec<f64>,
+) -> (f64, bool) {
     correlations.clear();
     let (mut largest, mut optimal) = (0.0f64, true);
     for (i, weight) in weights.iter().enumerate() {
-        let correlation = problem.similarities[i] - dot(problem.gram.row(i), weights);
+        let correlation = similarities[i] - dot(problem.gram.row(i), weights);
         let violation = problem.violation(*weight, correlation);
         largest = largest.max(violation);
         optimal &= violation <= problem.accepted(i);

@@ -4,9 +4,12 @@
 //! correlations `g = k - K w`, `w` is optimal where `g_i = lambda sign(w_i)` on the nonzeros and
 //! `|g_i| <= lambda` elsewhere; the largest violation is the optimality gap.
 
+use std::ops::Range;
+
 use super::batch::map_blocks;
 use super::codes::Code;
-use crate::math::dictionary::Gram;
+use super::similarities::{ExactBlock, SimilarityBlock};
+use crate::math::gram::Gram;
 use crate::math::signals::add_scaled;
 use crate::math::{MathError, Positive, PreparedDictionary, Result, Signals};
 
@@ -14,8 +17,6 @@ use crate::math::{MathError, Positive, PreparedDictionary, Result, Signals};
 #[derive(Clone, Copy)]
 pub(super) struct Lasso<'a> {
     pub gram: &'a Gram,
-    /// `k(y, X)`.
-    pub similarities: &'a [f64],
     /// `k(y, y)`.
     pub self_similarity: f64,
     pub lambda: f64,
@@ -25,25 +26,26 @@ pub(super) struct Lasso<'a> {
 }
 
 impl Lasso<'_> {
-    /// The objective from the nonzeros and the correlations at them:
+    /// The objective from the nonzeros' `(k_i, w_i, g_i)`:
     /// `1/2 (k_yy - sum w_i (k_i + g_i)) + lambda ||w||_1`.
-    pub fn objective(&self, nonzeros: impl Iterator<Item = (usize, f64, f64)>) -> f64 {
+    #[inline(always)]
+    pub fn objective(&self, nonzeros: impl Iterator<Item = (f64, f64, f64)>) -> f64 {
         let (mut explained, mut norm) = (0.0, 0.0);
-        for (atom, weight, correlation) in nonzeros {
-            explained += weight * (self.similarities[atom] + correlation);
+        for (similarity, weight, correlation) in nonzeros {
+            explained += weight * (similarity + correlation);
             norm += weight.abs();
         }
         0.5 * (self.self_similarity - explained) + self.lambda * norm
     }
 
-    /// The violation that is accepted of one atom: correlations scale with its norm.
-    #[inline]
-    pub fn accepted(&self, atom: usize) -> f64 {
-        self.tolerance * self.gram.norms[atom]
+    /// The violation that is accepted of the atom at a position: correlations scale with its norm.
+    #[inline(always)]
+    pub fn accepted(&self, position: usize) -> f64 {
+        self.tolerance * self.gram.norms[position]
     }
 
     /// How far one coordinate is from its optimality condition.
-    #[inline]
+    #[inline(always)]
     pub fn violation(&self, weight: f64, correlation: f64) -> f64 {
         if weight == 0.0 {
             (correlation.abs() - self.lambda).max(0.0)
@@ -54,7 +56,7 @@ impl Lasso<'_> {
 }
 
 /// `soft_lambda(z)` of eq. 9.
-#[inline]
+#[inline(always)]
 pub(super) fn soft_threshold(z: f64, lambda: f64) -> f64 {
     if z > lambda {
         z - lambda
@@ -85,37 +87,41 @@ pub fn evaluate(
 ) -> Result<Vec<Evaluation>> {
     let lambda = Positive::new("lambda", lambda)?.get();
     let gram = dictionary.gram()?;
-    let blocks = map_blocks(dictionary, signals, |scratch: &mut (Vec<f64>, Vec<f64>), block| {
-        let rows = block.similarities.chunks_exact(gram.atoms).zip(block.self_similarities).enumerate();
-        rows.map(|(i, (similarities, own))| {
-            let (tolerance, max_rounds) = (0.0, 0);
-            let problem = Lasso { gram, similarities, self_similarity: *own, lambda, tolerance, max_rounds };
-            evaluate_code(&problem, block.first + i, codes[block.first + i], scratch)
-        })
-        .collect::<Result<Vec<_>>>()
-    })?;
-    Ok(blocks.concat())
+    let evaluate_block = |scratch: &mut (ExactBlock, Vec<f64>, Vec<f64>), range: Range<usize>| {
+        let (block, dense, correlations) = scratch;
+        block.fill(dictionary, gram, signals, range.clone())?;
+        let evaluate_row = |(i, row): (usize, usize)| {
+            let self_similarity = block.self_similarity(i);
+            let problem = Lasso { gram, self_similarity, lambda, tolerance: 0.0, max_rounds: 0 };
+            evaluate_code(&problem, block.similarities(i), row, codes[row], dense, correlations)
+        };
+        range.enumerate().map(evaluate_row).collect::<Result<Vec<_>>>()
+    };
+    Ok(map_blocks(signals.len(), evaluate_block)?.concat())
 }
 
 fn evaluate_code(
     problem: &Lasso<'_>,
+    similarities: &[f64],
     row: usize,
     (atoms, weights): Code<'_>,
-    (dense, correlations): &mut (Vec<f64>, Vec<f64>),
+    dense: &mut Vec<f64>,
+    correlations: &mut Vec<f64>,
 ) -> Result<Evaluation> {
     let gram = problem.gram;
     dense.clear();
     dense.resize(gram.atoms, 0.0);
     correlations.clear();
-    correlations.extend_from_slice(problem.similarities);
+    correlations.extend_from_slice(similarities);
     for (atom, weight) in atoms.iter().zip(weights) {
         check_entry(row, *atom, *weight, gram.atoms)?;
+        let position = gram.rank[*atom as usize] as usize;
         // Repeated atoms add up, as they do in decoding.
-        dense[*atom as usize] += weight;
-        add_scaled(correlations, -weight, gram.row(*atom as usize));
+        dense[position] += weight;
+        add_scaled(correlations, -weight, gram.row(position));
     }
     let nonzeros = dense.iter().enumerate().filter(|(_, weight)| **weight != 0.0);
-    let objective = problem.objective(nonzeros.map(|(i, w)| (i, *w, correlations[i])));
+    let objective = problem.objective(nonzeros.map(|(i, w)| (similarities[i], *w, correlations[i])));
     let penalty = problem.lambda * dense.iter().map(|w| w.abs()).sum::<f64>();
     let violations = dense.iter().zip(correlations.iter()).map(|(w, g)| problem.violation(*w, *g));
     Ok(Evaluation { fit: (objective - penalty).max(0.0), penalty, gap: violations.fold(0.0, f64::max) })

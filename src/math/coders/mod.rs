@@ -11,10 +11,12 @@ mod codes;
 mod fksc;
 mod ksc;
 mod lasso;
+mod similarities;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
+#[cfg(feature = "cli")]
 pub(crate) use batch::{Stage, run_stage};
 pub use codes::{Code, Codes, ExitReason, SignalReport};
 pub use fksc::Fksc;

@@ -18,7 +18,7 @@ pub use rbf::Rbf;
 
 use super::decoders::Decoder;
 use super::product::inner_products;
-use super::signals::Rows;
+use super::signals::RowsView;
 use super::{MathError, Result};
 
 /// A positive definite kernel `k(a, b) = <phi(a), phi(b)>`.
@@ -49,6 +49,11 @@ pub trait Kernel: Debug + Send + Sync {
     /// Without a limit, atoms of an unbounded kernel grow to make the penalty on weights vanish.
     fn atom_norm_limit(&self, typical_square: f64) -> Option<f64>;
 
+    /// The same similarities in single precision, where their error is known.
+    fn screen(&self) -> Option<Arc<dyn Screen>> {
+        None
+    }
+
     /// The similarity of one pair.
     fn pair(&self, product: f64, a_square: f64, b_square: f64) -> f64 {
         let mut value = [product];
@@ -62,14 +67,24 @@ pub trait Kernel: Debug + Send + Sync {
     }
 
     /// `out[i][j] = k(a_i, b_j)` for two blocks of rows.
-    fn similarities(&self, a: &Rows, b: &Rows, out: &mut Vec<f64>) {
+    fn similarities(&self, a: RowsView<'_>, b: RowsView<'_>, out: &mut Vec<f64>) {
         inner_products(a, b, out);
         if !b.is_empty() {
-            for (row, a_square) in out.chunks_exact_mut(b.len()).zip(&a.squares) {
-                self.apply(row, *a_square, &b.squares);
+            for (row, a_square) in out.chunks_exact_mut(b.len()).zip(a.squares) {
+                self.apply(row, *a_square, b.squares);
             }
         }
     }
+}
+
+/// Similarities in single precision, to tell which are worth computing exactly.
+pub trait Screen: Debug + Send + Sync {
+    /// [`Kernel::apply`] in single precision.
+    fn apply(&self, products: &mut [f32], a_square: f32, squares: &[f32]);
+
+    /// A bound on the relative error of `k(a, b)`, besides underflow, when operands of length `dim` are
+    /// rounded to single precision and everything is computed in it, products added in any order.
+    fn relative_error(&self, dim: usize, a_square: f64, b_square: f64) -> f64;
 }
 
 /// Builds a kernel from what users give; `parameter` looks up a value by name.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::Kernel;
+use super::{Kernel, Screen};
 use crate::math::decoders::{Decoder, RbfPreimage};
-use crate::math::exp::{exp, vectorised};
+use crate::math::exp::{exp, exp_f32, vectorised};
 use crate::math::{MathError, Positive, Result};
 
 /// The Gaussian kernel.
@@ -79,7 +79,40 @@ impl Kernel for Rbf {
         Arc::new(RbfPreimage::new(*self))
     }
 
+    fn screen(&self) -> Option<Arc<dyn Screen>> {
+        Some(Arc::new(*self))
+    }
+
     fn atom_norm_limit(&self, _typical_square: f64) -> Option<f64> {
         None
+    }
+}
+
+impl Screen for Rbf {
+    fn apply(&self, products: &mut [f32], a_square: f32, squares: &[f32]) {
+        let factor = self.exponent_factor() as f32;
+        vectorised(|| {
+            for (value, square) in products.iter_mut().zip(squares) {
+                let distance = a_square + square - 2.0 * *value;
+                let distance = if distance < 0.0 { 0.0 } else { distance };
+                *value = exp_f32(distance * factor);
+            }
+        });
+    }
+
+    /// With `u = 2^-24`: rounding operands and adding `n` products moves `a.b` by at most `(n + 3) u |a||b|`;
+    /// rounding the squares, the two sums and the factor moves the squared distance by at most
+    /// `6 u (|a| + |b|)^2 <= 12 u (|a|^2 + |b|^2)`. An exponent that is off by `e < 1` makes a relative
+    /// error below `2 e`; the last term is `exp_f32`'s own.
+    fn relative_error(&self, dim: usize, a_square: f64, b_square: f64) -> f64 {
+        const ROUNDOFF: f64 = 1.0 / (1 << 24) as f64;
+        /// Squares beyond this might overflow.
+        const LARGEST: f64 = 1e30;
+        if !(a_square < LARGEST && b_square < LARGEST) {
+            return f64::INFINITY;
+        }
+        let product = 2.0 * (dim as f64 + 3.0) * (a_square * b_square).sqrt();
+        let exponent = -self.exponent_factor() * ROUNDOFF * (product + 12.0 * (a_square + b_square));
+        if exponent < 0.5 { 2.0 * exponent + 1e-6 } else { f64::INFINITY }
     }
 }

@@ -10,7 +10,8 @@ use sprs::CsMatI;
 
 use super::Task;
 use crate::math::coders::Codes;
-use crate::math::dictionary::{Gram, centre};
+use crate::math::gram::Gram;
+use crate::math::prepared::centre;
 use crate::math::signals::{Rows, add_scaled, dot};
 use crate::math::{Dictionary, PreparedDictionary, Result};
 
@@ -50,7 +51,7 @@ impl<'a> Step<'a> {
         self.limit_norms(&mut atoms);
         let Task { kernel, lambda, .. } = self.task;
         let dictionary = Dictionary::new(atoms, self.signals.dim, kernel.clone(), *lambda, None)?;
-        PreparedDictionary::with_centre(dictionary, self.centre.clone())
+        PreparedDictionary::with_centre(dictionary, self.centre.clone(), None)
     }
 
     /// Moves the atoms downhill, then puts signals in place of atoms that are not needed.
@@ -111,7 +112,7 @@ impl<'a> Step<'a> {
     fn loss(&self, dictionary: &PreparedDictionary, weights: &Weights) -> Result<f64> {
         let (atoms, gram) = (dictionary.rows(), dictionary.gram()?);
         let of_atom = |atom: usize| {
-            let own: f64 = entries(&weights.overlaps, atom).map(|(l, m)| m * gram.row(atom)[l]).sum();
+            let own: f64 = entries(&weights.overlaps, atom).map(|(l, m)| m * gram.between(atom, l)).sum();
             let explained: f64 = entries(&weights.by_atom, atom)
                 .map(|(i, w)| self.task.counts[i] * w * self.similarity(i, atoms, atom))
                 .sum();
@@ -146,7 +147,7 @@ impl<'a> Step<'a> {
         let (mut own, mut curvature) = (0.0, 0.0);
         for (other, overlap) in entries(&weights.overlaps, atom) {
             let product = || dot(atoms.row(other), atoms.row(atom));
-            let (alpha, beta) = kernel.gradient_factors(gram.row(atom)[other], &product);
+            let (alpha, beta) = kernel.gradient_factors(gram.between(atom, other), &product);
             add_scaled(out, overlap * alpha, atoms.row(other));
             own -= overlap * beta;
             if other == atom {

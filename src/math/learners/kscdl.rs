@@ -11,7 +11,7 @@
 use super::gradient::Step;
 use super::{Learner, Observer, Progress, Task};
 use crate::math::coders::{Coder, CoderOptions, Codes, Fksc};
-use crate::math::dictionary::Gram;
+use crate::math::gram::Gram;
 use crate::math::{Dictionary, MathError, Result, Round, Training};
 
 /// Two atoms that differ by less than this share of the median difference count as one.
@@ -109,5 +109,5 @@ fn alike(signals: &Gram) -> f64 {
 
 /// One minus the cosine of two atoms in the feature space.
 fn difference(gram: &Gram, i: usize, j: usize) -> f64 {
-    1.0 - gram.row(i)[j] / (gram.norms[i] * gram.norms[j]).max(f64::MIN_POSITIVE)
+    1.0 - gram.between(i, j) / (gram.norm(i) * gram.norm(j)).max(f64::MIN_POSITIVE)
 }

@@ -1,0 +1,199 @@
+//! The gram matrix `K = k(X, X)`, laid out for coding.
+//!
+//! Atoms are put in an order in which similar ones are neighbours. A signal resembles few atoms, and
+//! those are alike, so what its code needs of the matrix lies close together; and a group of
+//! neighbours can be ruled out by one bound.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::Kernel;
+use super::kernels::Screen;
+use super::product::BLOCK;
+use super::signals::{Rows, RowsView};
+
+/// Neighbouring atoms that share a bound.
+pub(crate) const GROUP: usize = 32;
+
+/// `K` by rows. Rows and columns are positions in `order`.
+#[derive(Debug)]
+pub(crate) struct Gram {
+    /// How many atoms.
+    pub atoms: usize,
+    /// The atom at every position.
+    pub order: Vec<u32>,
+    /// The position of every atom.
+    pub rank: Vec<u32>,
+    /// The centred atoms by position.
+    pub rows: Rows,
+    /// `||phi(x)||` by position: correlations scale with it.
+    pub norms: Vec<f64>,
+    values: Vec<f64>,
+    /// The largest magnitude of every row within each group of columns.
+    peaks: Vec<f64>,
+    /// The atoms in single precision, where that pays.
+    pub screen: Option<Screening>,
+}
+
+/// The atoms by position in single precision.
+#[derive(Debug)]
+pub(crate) struct Screening {
+    pub kernel: Arc<dyn Screen>,
+    pub values: Vec<f32>,
+    pub squares: Vec<f32>,
+    largest_square: f64,
+}
+
+/// Lengths and numbers of atoms from which a faster product is worth a second look at some of it.
+const SCREENED_DIM: usize = 128;
+const SCREENED_ATOMS: usize = 128;
+/// The relative error of similarities from which too many would need that second look.
+const SCREENED_ERROR: f64 = 0.01;
+
+impl Screening {
+    fn new(rows: &Rows, kernel: &dyn Kernel) -> Option<Self> {
+        let kernel = kernel.screen()?;
+        let largest_square = rows.squares.iter().fold(0.0, |m: f64, square| m.max(*square));
+        let error = kernel.relative_error(rows.dim, largest_square, largest_square);
+        let pays = rows.dim >= SCREENED_DIM && rows.len() >= SCREENED_ATOMS && error <= SCREENED_ERROR;
+        pays.then(|| Self {
+            kernel,
+            values: rows.values.iter().map(|value| *value as f32).collect(),
+            squares: rows.squares.iter().map(|square| *square as f32).collect(),
+            largest_square,
+        })
+    }
+
+    /// A bound on the relative error of a signal's similarities.
+    pub fn relative_error(&self, dim: usize, square: f64) -> f64 {
+        self.kernel.relative_error(dim, square, self.largest_square)
+    }
+}
+
+impl Gram {
+    /// `None` where similarities do not fit into a double. `order` is used if given.
+    pub fn new(atoms: &Rows, kernel: &dyn Kernel, order: Option<&[u32]>) -> Option<Self> {
+        let count = atoms.len();
+        let (order, rows, values) = match order {
+            Some(order) => {
+                let rows = atoms.select(order);
+                let values = symmetric(count, |a, b, out| kernel.similarities(a, b, out), &rows);
+                (order.to_vec(), rows, values)
+            }
+            None => {
+                let values = symmetric(count, |a, b, out| kernel.similarities(a, b, out), atoms);
+                let order = chain(&values, count);
+                (order.clone(), atoms.select(&order), permute(&values, &order))
+            }
+        };
+        let mut rank = vec![0; count];
+        for (position, atom) in order.iter().enumerate() {
+            rank[*atom as usize] = position as u32;
+        }
+        let norms = (0..count).map(|i| values[i * count + i].max(0.0).sqrt()).collect();
+        let peaks = values.par_chunks_exact(count).flat_map_iter(|row| row.chunks(GROUP).map(largest));
+        let peaks: Vec<f64> = peaks.collect();
+        let finite = peaks.iter().all(|peak| peak.is_finite());
+        let screen = Screening::new(&rows, kernel);
+        finite.then_some(Self { atoms: count, order, rank, rows, norms, values, peaks, screen })
+    }
+
+    /// The row at a position.
+    pub fn row(&self, position: usize) -> &[f64] {
+        &self.values[position * self.atoms..(position + 1) * self.atoms]
+    }
+
+    /// The similarity of a position to itself.
+    pub fn diagonal(&self, position: usize) -> f64 {
+        self.values[position * self.atoms + position]
+    }
+
+    /// The largest magnitudes of a row, group by group.
+    pub fn peaks(&self, position: usize) -> &[f64] {
+        let groups = self.atoms.div_ceil(GROUP);
+        &self.peaks[position * groups..(position + 1) * groups]
+    }
+
+    /// The similarity of two atoms.
+    pub fn between(&self, atom: usize, other: usize) -> f64 {
+        self.values[self.rank[atom] as usize * self.atoms + self.rank[other] as usize]
+    }
+
+    /// `||phi(x)||` of an atom.
+    pub fn norm(&self, atom: usize) -> f64 {
+        self.norms[self.rank[atom] as usize]
+    }
+}
+
+/// The largest magnitude; NaN and infinities are not lost.
+fn largest(values: &[f64]) -> f64 {
+    values.iter().fold(0.0, |most, value| if value.abs() <= most { most } else { value.abs() })
+}
+
+/// A symmetric matrix over pairs of rows, of which `fill` computes the upper half, block by block.
+pub(crate) fn symmetric(
+    count: usize,
+    fill: impl Fn(RowsView<'_>, RowsView<'_>, &mut Vec<f64>) + Sync,
+    rows: &Rows,
+) -> Vec<f64> {
+    let starts: Vec<usize> = (0..count).step_by(BLOCK).collect();
+    let upper = |start: &usize| {
+        let mut values = Vec::new();
+        fill(rows.view(*start..(start + BLOCK).min(count)), rows.view(*start..count), &mut values);
+        values
+    };
+    let upper: Vec<Vec<f64>> = starts.par_iter().map(upper).collect();
+    let mut values = vec![0.0; count * count];
+    values.par_chunks_mut(count * BLOCK).enumerate().for_each(|(block, out)| {
+        let start = block * BLOCK;
+        for (i, row) in out.chunks_exact_mut(count).enumerate() {
+            for (earlier, part) in upper[..block].iter().enumerate() {
+                let width = count - earlier * BLOCK;
+                let column = start + i - earlier * BLOCK;
+                for (j, value) in row[earlier * BLOCK..(earlier + 1) * BLOCK].iter_mut().enumerate() {
+                    *value = part[j * width + column];
+                }
+            }
+            let width = count - start;
+            row[start..].copy_from_slice(&upper[block][i * width..(i + 1) * width]);
+        }
+    });
+    values
+}
+
+/// An order that goes from each atom to the most similar one that is left.
+fn chain(values: &[f64], count: usize) -> Vec<u32> {
+    let norm = |i: usize| values[i * count + i].max(f64::MIN_POSITIVE).sqrt();
+    let scales: Vec<f64> = (0..count).map(|i| 1.0 / norm(i)).collect();
+    let mut left: Vec<u32> = (1..count as u32).collect();
+    let mut order = Vec::with_capacity(count);
+    order.push(0);
+    let mut last = 0usize;
+    while !left.is_empty() {
+        let row = &values[last * count..(last + 1) * count];
+        let (mut best, mut nearest) = (0, f64::NEG_INFINITY);
+        for (i, atom) in left.iter().enumerate() {
+            let similarity = row[*atom as usize] * scales[*atom as usize];
+            if similarity > nearest {
+                (best, nearest) = (i, similarity);
+            }
+        }
+        last = left.swap_remove(best) as usize;
+        order.push(last as u32);
+    }
+    order
+}
+
+/// The matrix with rows and columns in another order.
+fn permute(values: &[f64], order: &[u32]) -> Vec<f64> {
+    let count = order.len();
+    let mut permuted = vec![0.0; values.len()];
+    permuted.par_chunks_exact_mut(count).zip(order).for_each(|(out, atom)| {
+        let row = &values[*atom as usize * count..(*atom as usize + 1) * count];
+        for (value, other) in out.iter_mut().zip(order) {
+            *value = row[*other as usize];
+        }
+    });
+    permuted
+}

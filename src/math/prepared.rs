@@ -1,0 +1,83 @@
+//! A dictionary with what coding and decoding need of it.
+
+use std::sync::OnceLock;
+
+use super::gram::{Gram, symmetric};
+use super::product::inner_products;
+use super::signals::{Rows, add_scaled};
+use super::{Dictionary, Kernel, MathError, Result, Signals};
+
+/// What to subtract from vectors before taking products: their mean if the kernel does not see it.
+pub(crate) fn centre(kernel: &dyn Kernel, vectors: &Signals<'_>) -> Vec<f64> {
+    let mut centre = vec![0.0; vectors.dim()];
+    if kernel.ignores_translation() {
+        let share = 1.0 / vectors.len() as f64;
+        for row in vectors.rows() {
+            add_scaled(&mut centre, share, row);
+        }
+    }
+    centre
+}
+
+/// A dictionary with what coding and decoding need, computed once: centred atoms at once, the
+/// gram matrix and the inner products of the atoms when first asked for.
+#[derive(Debug)]
+pub struct PreparedDictionary {
+    dictionary: Dictionary,
+    centre: Vec<f64>,
+    rows: Rows,
+    /// The order of atoms in the gram matrix, where it is known beforehand.
+    order: Option<Vec<u32>>,
+    /// `None` inside if it overflowed.
+    gram: OnceLock<Option<Gram>>,
+    products: OnceLock<Vec<f64>>,
+}
+
+impl PreparedDictionary {
+    /// Checks the atoms' values and centres them.
+    pub fn new(dictionary: Dictionary) -> Result<Self> {
+        let atoms = Signals::from_flat(dictionary.atoms(), dictionary.dim())?;
+        let centre = centre(dictionary.kernel().as_ref(), &atoms);
+        Self::with_centre(dictionary, centre, None)
+    }
+
+    /// The same with a given centre, which must be zero unless the kernel ignores translation, and
+    /// possibly an order of the atoms that keeps similar ones together.
+    pub(crate) fn with_centre(
+        dictionary: Dictionary,
+        centre: Vec<f64>,
+        order: Option<Vec<u32>>,
+    ) -> Result<Self> {
+        let atoms = Signals::from_flat(dictionary.atoms(), dictionary.dim())?;
+        let mut rows = Rows::default();
+        rows.fill(atoms.rows(), &centre, 0)?;
+        Ok(Self { dictionary, centre, rows, order, gram: OnceLock::new(), products: OnceLock::new() })
+    }
+
+    /// The dictionary itself.
+    pub fn dictionary(&self) -> &Dictionary {
+        &self.dictionary
+    }
+
+    /// What is subtracted from signals and atoms before products are taken.
+    pub(crate) fn centre(&self) -> &[f64] {
+        &self.centre
+    }
+
+    /// The atoms minus the centre.
+    pub(crate) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// `k(X, X)`; an error where similarities of atoms do not fit into a double.
+    pub(crate) fn gram(&self) -> Result<&Gram> {
+        let kernel = self.dictionary.kernel();
+        let gram = self.gram.get_or_init(|| Gram::new(&self.rows, kernel.as_ref(), self.order.as_deref()));
+        gram.as_ref().ok_or(MathError::Overflow { kernel: kernel.name() })
+    }
+
+    /// The inner products of the centred atoms.
+    pub(crate) fn products(&self) -> &[f64] {
+        self.products.get_or_init(|| symmetric(self.rows.len(), inner_products, &self.rows))
+    }
+}
