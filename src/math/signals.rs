@@ -169,7 +169,23 @@ impl RowsView<'_> {
 /// Inner product with a fixed order of additions that vectorises.
 #[inline(always)]
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    const LANES: usize = 8;
+    dot_in_lanes::<8>(a, b)
+}
+
+/// The same for a few elements.
+#[inline(always)]
+pub(crate) fn short_dot(a: &[f64], b: &[f64]) -> f64 {
+    dot_in_lanes::<4>(a, b)
+}
+
+/// The same for long vectors, with more sums at a time: one alone would wait for its additions.
+#[inline(always)]
+pub(crate) fn long_dot(a: &[f64], b: &[f64]) -> f64 {
+    dot_in_lanes::<32>(a, b)
+}
+
+#[inline(always)]
+fn dot_in_lanes<const LANES: usize>(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
     let (a_chunks, b_chunks) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
     let tail: f64 = a_chunks.remainder().iter().zip(b_chunks.remainder()).map(|(x, y)| x * y).sum();
@@ -178,7 +194,14 @@ pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
             sums[lane] += x[lane] * y[lane];
         }
     }
-    ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7])) + tail
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            sums[lane] += sums[lane + width];
+        }
+        width /= 2;
+    }
+    sums[0] + tail
 }
 
 /// `target += factor * source`.

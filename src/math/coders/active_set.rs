@@ -9,7 +9,7 @@
 
 use super::batch::Solution;
 use super::lasso::{Lasso, soft_threshold};
-use crate::math::signals::{add_scaled, dot};
+use crate::math::signals::{add_scaled, short_dot};
 
 /// A pivot below this share of its diagonal entry counts as linear dependence.
 const DEPENDENT: f64 = 1e-13;
@@ -39,7 +39,8 @@ pub(super) struct ActiveSet {
 struct Newton {
     /// Which members of the set move.
     support: Vec<usize>,
-    /// The Cholesky factor of the first `factored` of them, row after row: row `r` has `r + 1` entries.
+    /// The Cholesky factor of the first `factored` of them, row after row: row `r` has `r + 1` entries,
+    /// the last of which is the reciprocal of the diagonal.
     factor: Vec<f64>,
     factored: usize,
     in_support: Vec<bool>,
@@ -103,16 +104,11 @@ impl ActiveSet {
     #[inline(always)]
     pub fn solve(&mut self, problem: &Lasso<'_>) -> bool {
         self.refresh();
+        // After a whole Newton step the nonzeros are at their best, and only zeros can want to move.
+        let mut zeros_only = true;
         loop {
-            self.sweep(problem);
-            if self.is_optimal(problem) {
-                // Sweeps update correlations step by step; judge by fresh ones.
-                self.refresh();
-                if self.is_optimal(problem) {
-                    return true;
-                }
-            }
-            self.newton_step(problem);
+            self.sweep(problem, zeros_only);
+            let step = self.newton_step(problem);
             self.refresh();
             if self.is_optimal(problem) {
                 return true;
@@ -120,22 +116,27 @@ impl ActiveSet {
             if self.rounds >= problem.max_rounds {
                 return false;
             }
+            zeros_only = step == 1.0;
         }
     }
 
-    /// One round of coordinate descent (eq. 9) over the set.
+    /// One round of coordinate descent (eq. 9) over the set, or over its zeros.
     #[inline(always)]
-    fn sweep(&mut self, problem: &Lasso<'_>) {
+    fn sweep(&mut self, problem: &Lasso<'_>, zeros_only: bool) {
         let count = self.len();
         for i in 0..count {
+            let old = self.weights[i];
+            if zeros_only && (old != 0.0 || self.correlations[i].abs() <= problem.lambda) {
+                continue;
+            }
             let row = &self.gram[i * self.stride..i * self.stride + count];
             let diagonal = row[i];
             if diagonal <= 0.0 {
                 continue;
             }
-            let z = self.correlations[i] + diagonal * self.weights[i];
+            let z = self.correlations[i] + diagonal * old;
             let new = soft_threshold(z, problem.lambda) / diagonal;
-            let change = new - self.weights[i];
+            let change = new - old;
             if change != 0.0 {
                 self.weights[i] = new;
                 add_scaled(&mut self.correlations, -change, row);
@@ -159,9 +160,10 @@ impl ActiveSet {
         }
     }
 
-    /// Moves the nonzero weights towards the minimum for their present signs, as far as pays.
+    /// Moves the nonzero weights towards the minimum for their present signs, as far as pays; gives how
+    /// far.
     #[inline(always)]
-    fn newton_step(&mut self, problem: &Lasso<'_>) {
+    fn newton_step(&mut self, problem: &Lasso<'_>) -> f64 {
         let mut newton = std::mem::take(&mut self.newton);
         while let Some((dependent, pivot)) = newton.factorise(self, false) {
             let dropped = newton.resolve_dependence(self, problem, dependent, pivot);
@@ -177,6 +179,7 @@ impl ActiveSet {
         newton.take_step(self, step);
         self.updates += newton.support.len() as u64;
         self.newton = newton;
+        step
     }
 
     /// Whether every violation is well within what is accepted.
@@ -233,9 +236,9 @@ impl Newton {
             let (done, row) = self.factor.split_at_mut(start_of_row(rank));
             for j in 0..rank {
                 let before = &done[start_of_row(j)..start_of_row(j + 1)];
-                row[j] = (row[j] - dot(&row[..j], &before[..j])) / before[j];
+                row[j] = (row[j] - short_dot(&row[..j], &before[..j])) * before[j];
             }
-            let pivot = gram[i] - dot(row, row);
+            let pivot = gram[i] - short_dot(row, row);
             if pivot <= DEPENDENT * gram[i] {
                 if skip {
                     continue;
@@ -244,7 +247,7 @@ impl Newton {
                 self.direction.extend_from_slice(row);
                 return Some((i, pivot));
             }
-            self.factor.push(pivot.sqrt());
+            self.factor.push(1.0 / pivot.sqrt());
             self.support.push(i);
             self.factored += 1;
         }
@@ -299,7 +302,7 @@ impl Newton {
     fn substitute_back(&mut self) {
         for r in (0..self.direction.len()).rev() {
             let row = &self.factor[start_of_row(r)..start_of_row(r + 1)];
-            self.direction[r] /= row[r];
+            self.direction[r] *= row[r];
             let value = self.direction[r];
             add_scaled(&mut self.direction[..r], -value, &row[..r]);
         }
@@ -315,7 +318,7 @@ impl Newton {
             let i = self.support[r];
             let right = set.correlations[i] - lambda.copysign(set.weights[i]);
             let row = &self.factor[start_of_row(r)..start_of_row(r + 1)];
-            self.direction[r] = (right - dot(&row[..r], &self.direction[..r])) / row[r];
+            self.direction[r] = (right - short_dot(&row[..r], &self.direction[..r])) * row[r];
         }
         self.substitute_back();
     }

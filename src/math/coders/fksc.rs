@@ -29,7 +29,10 @@ use crate::math::signals::add_scaled;
 use crate::math::{PreparedDictionary, Result, Signals};
 
 /// How many violators join the working set at a time, at least.
-const NEWCOMERS: usize = 8;
+const NEWCOMERS: usize = 4;
+
+/// Candidates that are looked at together: mostly none of them violates its condition.
+const CHUNK: usize = 16;
 
 /// Two-stage kernel sparse coding.
 #[derive(Debug, Clone, Copy)]
@@ -80,11 +83,13 @@ impl<B: SimilarityBlock> Solver for TwoStages<B> {
 #[derive(Debug, Default)]
 pub(super) struct State {
     candidates: Vec<u32>,
+    /// Whether all positions are candidates, in order.
+    all: bool,
     /// `g = k - K w`, up to `errors`.
     correlations: Vec<f64>,
     errors: Vec<f64>,
     in_set: Vec<bool>,
-    /// The gram matrix's row of every member of the set, at the candidates.
+    /// The gram matrix's row of every member of the set, at the candidates; not filled if all are.
     rows: Vec<f64>,
     /// The members' weights as `correlations` reflect them.
     applied: Vec<f64>,
@@ -94,6 +99,20 @@ pub(super) struct State {
     peaks: Vec<f64>,
     /// The same for `|k - K w|`.
     bounds: Vec<f64>,
+}
+
+impl State {
+    #[inline(always)]
+    fn clear(&mut self) {
+        self.candidates.clear();
+        self.correlations.clear();
+        self.errors.clear();
+        self.in_set.clear();
+        self.rows.clear();
+        self.applied.clear();
+        self.is_candidate.clear();
+        self.peaks.clear();
+    }
 }
 
 struct Run<'a, 'b, S> {
@@ -133,34 +152,33 @@ impl<S: Similarities> Run<'_, '_, S> {
     #[inline(always)]
     fn predict(&mut self) {
         let atoms = self.problem.gram.atoms;
+        let lambda = self.problem.lambda;
         let state = &mut *self.state;
-        state.candidates.clear();
-        state.correlations.clear();
-        state.errors.clear();
-        state.in_set.clear();
-        state.rows.clear();
-        state.applied.clear();
-        state.peaks.clear();
-        state.is_candidate.clear();
-        state.is_candidate.resize(atoms, false);
-        for group in (0..atoms).step_by(GROUP) {
-            let end = (group + GROUP).min(atoms);
-            let size = |i: usize| self.similarities.near(i).abs() + self.similarities.error(i);
-            let mut peak = largest(group..end, size);
-            if peak > self.problem.lambda {
-                peak = 0.0;
-                for i in group..end {
-                    if size(i) > self.problem.lambda {
+        state.clear();
+        let size = |i: usize| self.similarities.near(i).abs() + self.similarities.error(i);
+        let groups = (0..atoms).step_by(GROUP).map(|start| start..(start + GROUP).min(atoms));
+        state.peaks.extend(groups.map(|group| largest(group, size)));
+        let open = state.peaks.iter().filter(|peak| **peak > lambda).count();
+        state.all = 2 * open > state.peaks.len();
+        if state.all {
+            state.candidates.extend(0..atoms as u32);
+            state.correlations.extend((0..atoms).map(|i| self.similarities.near(i)));
+            state.errors.extend((0..atoms).map(|i| self.similarities.error(i)));
+        } else {
+            state.is_candidate.resize(atoms, false);
+            for (group, peak) in state.peaks.iter_mut().enumerate().filter(|(_, peak)| **peak > lambda) {
+                *peak = 0.0;
+                for i in group * GROUP..((group + 1) * GROUP).min(atoms) {
+                    if size(i) > lambda {
                         state.is_candidate[i] = true;
                         state.candidates.push(i as u32);
                         state.correlations.push(self.similarities.near(i));
                         state.errors.push(self.similarities.error(i));
                     } else {
-                        peak = peak.max(size(i));
+                        *peak = peak.max(size(i));
                     }
                 }
             }
-            state.peaks.push(peak);
         }
         state.in_set.resize(state.candidates.len(), false);
     }
@@ -188,22 +206,30 @@ impl<S: Similarities> Run<'_, '_, S> {
     fn find_violators(&mut self) {
         let State { violators, candidates, in_set, correlations, errors, .. } = &mut *self.state;
         violators.clear();
-        for (i, position) in candidates.iter().enumerate() {
-            let position = *position as usize;
-            let limit = self.problem.lambda + self.problem.accepted(position);
-            if in_set[i] || correlations[i].abs() + errors[i] <= limit {
+        let count = candidates.len();
+        for start in (0..count).step_by(CHUNK) {
+            let chunk = start..(start + CHUNK).min(count);
+            // Members of the set may stand out too; they are passed over one by one.
+            if largest(chunk.clone(), |i| correlations[i].abs() + errors[i]) <= self.problem.lambda {
                 continue;
             }
-            if correlations[i].abs() - errors[i] <= limit && errors[i] > 0.0 {
-                correlations[i] += self.similarities.exact(position) - self.similarities.near(position);
-                errors[i] = 0.0;
-            }
-            if correlations[i].abs() > limit {
-                let excess = correlations[i].abs() - self.problem.lambda;
-                violators.push((excess / self.problem.gram.norms[position], i as u32));
+            for i in chunk {
+                let position = candidates[i] as usize;
+                let limit = self.problem.lambda + self.problem.accepted(position);
+                if in_set[i] || correlations[i].abs() + errors[i] <= limit {
+                    continue;
+                }
+                if correlations[i].abs() - errors[i] <= limit && errors[i] > 0.0 {
+                    correlations[i] += self.similarities.exact(position) - self.similarities.near(position);
+                    errors[i] = 0.0;
+                }
+                if correlations[i].abs() > limit {
+                    let excess = correlations[i].abs() - self.problem.lambda;
+                    violators.push((excess / self.problem.gram.norms[position], i as u32));
+                }
             }
         }
-        let most = NEWCOMERS.max(self.set.len());
+        let most = NEWCOMERS.max(self.set.len() / 4);
         if violators.len() > most {
             violators.select_nth_unstable_by(most, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
             violators.truncate(most);
@@ -213,26 +239,31 @@ impl<S: Similarities> Run<'_, '_, S> {
 
     #[inline(always)]
     fn join_violators(&mut self) {
-        let State { violators, candidates, in_set, rows, .. } = &mut *self.state;
+        let State { violators, candidates, in_set, rows, all, .. } = &mut *self.state;
         for (_, i) in violators.iter() {
             let position = candidates[*i as usize] as usize;
             in_set[*i as usize] = true;
             self.set.add(self.problem, position, self.similarities.exact(position), 0.0);
-            let row = self.problem.gram.row(position);
-            rows.extend(candidates.iter().map(|other| row[*other as usize]));
+            if !*all {
+                let row = self.problem.gram.row(position);
+                rows.extend(candidates.iter().map(|other| row[*other as usize]));
+            }
         }
     }
 
     /// Brings the candidates' correlations up to date with the set's weights.
     #[inline(always)]
     fn apply_to_candidates(&mut self) {
-        let State { correlations, applied, rows, .. } = &mut *self.state;
+        let State { correlations, applied, rows, all, .. } = &mut *self.state;
         applied.resize(self.set.len(), 0.0);
-        let rows = rows.chunks_exact(correlations.len());
-        for ((new, old), row) in self.set.weights.iter().zip(applied.iter_mut()).zip(rows) {
+        let count = correlations.len();
+        let members = self.set.positions.iter().zip(&self.set.weights).zip(applied.iter_mut());
+        for (i, ((position, new), old)) in members.enumerate() {
             let change = new - *old;
             if change != 0.0 {
                 *old = *new;
+                let gathered = || &rows[i * count..(i + 1) * count];
+                let row = if *all { self.problem.gram.row(*position as usize) } else { gathered() };
                 add_scaled(correlations, -change, row);
             }
         }
@@ -242,10 +273,10 @@ impl<S: Similarities> Run<'_, '_, S> {
     /// candidates, and a bound on the violation of the others.
     #[inline(always)]
     fn check_others(&mut self) -> (usize, f64) {
-        let before = self.state.candidates.len();
-        if before == self.problem.gram.atoms {
+        if self.state.all {
             return (0, 0.0);
         }
+        let before = self.state.candidates.len();
         self.bound_groups();
         let mut worst = 0.0f64;
         for group in 0..self.state.bounds.len() {
@@ -338,12 +369,21 @@ impl<S: Similarities> Run<'_, '_, S> {
 fn largest(range: std::ops::Range<usize>, value: impl Fn(usize) -> f64) -> f64 {
     const LANES: usize = 8;
     let mut lanes = [0.0f64; LANES];
-    let whole = range.start + (range.end - range.start) / LANES * LANES;
-    for first in (range.start..whole).step_by(LANES) {
+    let mut first = range.start;
+    while first + LANES <= range.end {
         for (lane, largest) in lanes.iter_mut().enumerate() {
             let value = value(first + lane);
             *largest = if value > *largest { value } else { *largest };
         }
+        first += LANES;
     }
-    (whole..range.end).map(value).chain(lanes).fold(0.0, f64::max)
+    let mut largest = 0.0;
+    for i in first..range.end {
+        let value = value(i);
+        largest = if value > largest { value } else { largest };
+    }
+    for lane in lanes {
+        largest = if lane > largest { lane } else { largest };
+    }
+    largest
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use crate::math::exp::vectorised;
 use crate::math::gram::Gram;
 use crate::math::product::inner_products_f32;
-use crate::math::signals::{Rows, dot};
+use crate::math::signals::{Rows, long_dot};
 use crate::math::{Kernel, MathError, PreparedDictionary, Result, Signals};
 
 /// The similarities of one signal, by position in the gram matrix.
@@ -234,7 +234,7 @@ impl Similarities for Screened<'_> {
 
     #[inline(always)]
     fn exact(&self, position: usize) -> f64 {
-        let product = dot(self.signal, self.atoms.row(position));
+        let product = long_dot(self.signal, self.atoms.row(position));
         self.kernel.pair(product, self.square, self.atoms.squares[position])
     }
 }
