@@ -332,9 +332,8 @@ impl Newton {
             let (weight, correlation) = (set.weights[i], set.correlations[i]);
             linear -= correlation * d;
             curvature += d * (correlation - lambda.copysign(weight));
-            let crossing = -weight / d;
-            if crossing > 0.0 && crossing < 1.0 {
-                self.breakpoints.push(crossing);
+            if weight * d < 0.0 && d.abs() > weight.abs() {
+                self.breakpoints.push(-weight / d);
             }
         }
         let objective = |step: f64| {

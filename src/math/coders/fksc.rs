@@ -207,33 +207,37 @@ impl<S: Similarities> Run<'_, '_, S> {
         let State { violators, candidates, in_set, correlations, errors, .. } = &mut *self.state;
         violators.clear();
         let count = candidates.len();
+        let most = NEWCOMERS.max(self.set.len() / 4);
+        // What a correlation must exceed to be of interest.
+        let mut floor = self.problem.lambda;
         for start in (0..count).step_by(CHUNK) {
             let chunk = start..(start + CHUNK).min(count);
             // Members of the set may stand out too; they are passed over one by one.
-            if largest(chunk.clone(), |i| correlations[i].abs() + errors[i]) <= self.problem.lambda {
+            if largest(chunk.clone(), |i| correlations[i].abs() + errors[i]) <= floor {
                 continue;
             }
             for i in chunk {
                 let position = candidates[i] as usize;
                 let limit = self.problem.lambda + self.problem.accepted(position);
-                if in_set[i] || correlations[i].abs() + errors[i] <= limit {
+                if in_set[i] || correlations[i].abs() + errors[i] <= limit.max(floor) {
                     continue;
                 }
-                if correlations[i].abs() - errors[i] <= limit && errors[i] > 0.0 {
+                if errors[i] > 0.0 && correlations[i].abs() - errors[i] <= limit {
                     correlations[i] += self.similarities.exact(position) - self.similarities.near(position);
                     errors[i] = 0.0;
                 }
-                if correlations[i].abs() > limit {
-                    let excess = correlations[i].abs() - self.problem.lambda;
-                    violators.push((excess / self.problem.gram.norms[position], i as u32));
+                let size = correlations[i].abs();
+                if size > limit && size > floor {
+                    if violators.len() == most {
+                        violators.pop();
+                    }
+                    let place = violators.iter().position(|(other, _)| *other < size);
+                    violators.insert(place.unwrap_or(violators.len()), (size, i as u32));
+                    if violators.len() == most {
+                        floor = floor.max(violators[most - 1].0);
+                    }
                 }
             }
-        }
-        let most = NEWCOMERS.max(self.set.len() / 4);
-        if violators.len() > most {
-            violators.select_nth_unstable_by(most, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-            violators.truncate(most);
-            violators.sort_unstable_by_key(|(_, i)| *i);
         }
     }
 
@@ -354,12 +358,11 @@ impl<S: Similarities> Run<'_, '_, S> {
         }
     }
 
-    /// The largest violation among candidates outside the set.
+    /// A bound on the violation of the candidates that are zero.
     #[inline(always)]
     fn candidates_gap(&self) -> f64 {
-        let State { in_set, correlations, errors, .. } = &*self.state;
-        let outside = in_set.iter().zip(correlations.iter().zip(errors)).filter(|(in_set, _)| !**in_set);
-        let largest = outside.map(|(_, (g, error))| g.abs() + error).fold(0.0, f64::max);
+        let State { correlations, errors, .. } = &*self.state;
+        let largest = largest(0..correlations.len(), |i| correlations[i].abs() + errors[i]);
         (largest - self.problem.lambda).max(0.0)
     }
 }
