@@ -29,6 +29,8 @@ pub(crate) struct Gram {
     pub rows: Rows,
     /// `||phi(x)||` by position: correlations scale with it.
     pub norms: Vec<f64>,
+    /// The smallest of them.
+    pub smallest_norm: f64,
     values: Vec<f64>,
     /// The largest magnitude of every row within each group of columns.
     peaks: Vec<f64>,
@@ -91,12 +93,23 @@ impl Gram {
         for (position, atom) in order.iter().enumerate() {
             rank[*atom as usize] = position as u32;
         }
-        let norms = (0..count).map(|i| values[i * count + i].max(0.0).sqrt()).collect();
+        let norms: Vec<f64> = (0..count).map(|i| values[i * count + i].max(0.0).sqrt()).collect();
+        let smallest_norm = norms.iter().copied().fold(f64::INFINITY, f64::min);
         let peaks = values.par_chunks_exact(count).flat_map_iter(|row| row.chunks(GROUP).map(largest));
         let peaks: Vec<f64> = peaks.collect();
         let finite = peaks.iter().all(|peak| peak.is_finite());
         let screen = Screening::new(&rows, kernel);
-        finite.then_some(Self { atoms: count, order, rank, rows, norms, values, peaks, screen })
+        finite.then_some(Self {
+            atoms: count,
+            order,
+            rank,
+            rows,
+            norms,
+            smallest_norm,
+            values,
+            peaks,
+            screen,
+        })
     }
 
     /// The row at a position.

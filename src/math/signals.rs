@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::exp::vectorised;
 use super::{MathError, Result};
 
 /// A batch of signals: borrowed rows of one length.
@@ -62,7 +63,10 @@ impl<'a> Signals<'a> {
 
 /// The sum of squares of `values`, or why this vector cannot be worked with.
 pub(crate) fn checked_square(values: &[f64], row: usize) -> Result<f64> {
-    let square = dot(values, values);
+    finite_square(vectorised(|| long_dot(values, values)), values, row)
+}
+
+fn finite_square(square: f64, values: &[f64], row: usize) -> Result<f64> {
     if square.is_finite() {
         return Ok(square);
     }
@@ -104,8 +108,11 @@ impl Rows {
                 return Err(MathError::Dimension { row: first + i, found, dimension });
             }
             let start = self.values.len();
-            self.values.extend(row.iter().zip(centre).map(|(v, c)| v - c));
-            match checked_square(&self.values[start..], first + i) {
+            let square = vectorised(|| {
+                self.values.extend(row.iter().zip(centre).map(|(v, c)| v - c));
+                long_dot(&self.values[start..], &self.values[start..])
+            });
+            match finite_square(square, &self.values[start..], first + i) {
                 Ok(square) => self.squares.push(square),
                 // Name the value as it was given, not as it is after centring.
                 Err(error) => return Err(checked_square(row, first + i).err().unwrap_or(error)),

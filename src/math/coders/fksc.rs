@@ -208,11 +208,11 @@ impl<S: Similarities> Run<'_, '_, S> {
         violators.clear();
         let count = candidates.len();
         let most = NEWCOMERS.max(self.set.len() / 4);
-        // What a correlation must exceed to be of interest.
-        let mut floor = self.problem.lambda;
+        // What a correlation must exceed to be of interest: members of the set, which are within half of
+        // what is accepted, do not.
+        let mut floor = self.problem.lambda + self.problem.tolerance * self.problem.gram.smallest_norm;
         for start in (0..count).step_by(CHUNK) {
             let chunk = start..(start + CHUNK).min(count);
-            // Members of the set may stand out too; they are passed over one by one.
             if largest(chunk.clone(), |i| correlations[i].abs() + errors[i]) <= floor {
                 continue;
             }
@@ -243,11 +243,17 @@ impl<S: Similarities> Run<'_, '_, S> {
 
     #[inline(always)]
     fn join_violators(&mut self) {
-        let State { violators, candidates, in_set, rows, all, .. } = &mut *self.state;
+        let State { violators, candidates, in_set, correlations, errors, rows, all, .. } = &mut *self.state;
         for (_, i) in violators.iter() {
-            let position = candidates[*i as usize] as usize;
-            in_set[*i as usize] = true;
-            self.set.add(self.problem, position, self.similarities.exact(position), 0.0);
+            let i = *i as usize;
+            let position = candidates[i] as usize;
+            let exact = self.similarities.exact(position);
+            if errors[i] > 0.0 {
+                correlations[i] += exact - self.similarities.near(position);
+                errors[i] = 0.0;
+            }
+            in_set[i] = true;
+            self.set.add(self.problem, position, exact, 0.0);
             if !*all {
                 let row = self.problem.gram.row(position);
                 rows.extend(candidates.iter().map(|other| row[*other as usize]));

@@ -17,6 +17,7 @@ pub use polynomial::PolynomialPreimage;
 pub use rbf::RbfPreimage;
 
 use super::coders::{Code, check_entry};
+use super::exp::vectorised;
 use super::product::BLOCK;
 use super::signals::add_scaled;
 use super::{PreparedDictionary, Result};
@@ -88,9 +89,11 @@ pub fn decode(dictionary: &PreparedDictionary, codes: &[Code<'_>]) -> Result<Vec
             support.products.extend(used.iter().map(|j| row[*j as usize]));
         }
         decoder.coefficients(support, scratch, coefficients);
-        for (atom, coefficient) in used.iter().zip(coefficients.iter()) {
-            add_scaled(out, *coefficient, dictionary.rows().row(*atom as usize));
-        }
+        vectorised(|| {
+            for (atom, coefficient) in used.iter().zip(coefficients.iter()) {
+                add_scaled(out, *coefficient, dictionary.rows().row(*atom as usize));
+            }
+        });
         Ok(())
     };
     let mut signals = vec![0.0; codes.len() * dim];

@@ -10,7 +10,7 @@
 //! grows; and the search starts from `X w / sum w` or from the best single atom, whichever is better.
 
 use super::{Decoder, Support};
-use crate::math::exp::exp;
+use crate::math::exp::{exp, vectorised};
 use crate::math::kernels::Rbf;
 use crate::math::signals::dot;
 
@@ -38,6 +38,7 @@ impl RbfPreimage {
     }
 
     /// Fills `pulls` with `w_j k(y, x_j)` for `y = sum a_j x_j`; gives their sum `s(y)`.
+    #[inline(always)]
     fn pulls(&self, distances: &[f64], weights: &[f64], point: &[f64], pulls: &mut [f64]) -> f64 {
         let count = weights.len();
         for (pull, row) in pulls.iter_mut().zip(distances.chunks_exact(count)) {
@@ -49,10 +50,9 @@ impl RbfPreimage {
         }
         pulls.iter().sum()
     }
-}
 
-impl Decoder for RbfPreimage {
-    fn coefficients(&self, support: &Support, scratch: &mut Vec<f64>, point: &mut Vec<f64>) {
+    #[inline(always)]
+    fn search(&self, support: &Support, scratch: &mut Vec<f64>, point: &mut Vec<f64>) {
         let count = support.len();
         let weights = &support.weights;
         scratch.clear();
@@ -106,6 +106,13 @@ impl Decoder for RbfPreimage {
     }
 }
 
+impl Decoder for RbfPreimage {
+    fn coefficients(&self, support: &Support, scratch: &mut Vec<f64>, point: &mut Vec<f64>) {
+        vectorised(|| self.search(support, scratch, point));
+    }
+}
+
+#[inline(always)]
 fn squared_distances(support: &Support, distances: &mut [f64]) {
     let count = support.len();
     let square = |i: usize| support.products[i * count + i];

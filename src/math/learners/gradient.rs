@@ -10,9 +10,10 @@ use sprs::CsMatI;
 
 use super::Task;
 use crate::math::coders::Codes;
+use crate::math::exp::vectorised;
 use crate::math::gram::Gram;
 use crate::math::prepared::centre;
-use crate::math::signals::{Rows, add_scaled, dot};
+use crate::math::signals::{Rows, add_scaled, long_dot};
 use crate::math::{Dictionary, PreparedDictionary, Result};
 
 const MAX_HALVINGS: i32 = 12;
@@ -47,11 +48,13 @@ impl<'a> Step<'a> {
     }
 
     /// Readies atoms for coding the task's signals.
-    pub fn prepare(&self, mut atoms: Vec<f64>) -> Result<PreparedDictionary> {
+    ///
+    /// `order` keeps similar atoms together; it is found anew where none is given.
+    pub fn prepare(&self, mut atoms: Vec<f64>, order: Option<&[u32]>) -> Result<PreparedDictionary> {
         self.limit_norms(&mut atoms);
         let Task { kernel, lambda, .. } = self.task;
         let dictionary = Dictionary::new(atoms, self.signals.dim, kernel.clone(), *lambda, None)?;
-        PreparedDictionary::with_centre(dictionary, self.centre.clone(), None)
+        PreparedDictionary::with_centre(dictionary, self.centre.clone(), order.map(<[u32]>::to_vec))
     }
 
     /// Moves the atoms downhill, then puts signals in place of atoms that are not needed.
@@ -69,7 +72,7 @@ impl<'a> Step<'a> {
         for (atom, signal) in reseeds {
             atoms[atom * dim..(atom + 1) * dim].copy_from_slice(self.task.signals.row(*signal));
         }
-        self.prepare(atoms)
+        self.prepare(atoms, None)
     }
 
     /// Halves the step until the loss falls; gives the atoms as they were if it never does.
@@ -77,10 +80,12 @@ impl<'a> Step<'a> {
         let weights = self.weights(codes);
         let gradient = self.scaled_gradient(current, &weights)?;
         let before = self.loss(current, &weights)?;
+        // A step moves atoms little, so those that were similar still are.
+        let order = &current.gram()?.order;
         let moved = |step: f64| {
             let mut atoms = current.dictionary().atoms().to_vec();
             add_scaled(&mut atoms, -step, &gradient);
-            self.prepare(atoms)
+            self.prepare(atoms, Some(order))
         };
         for halvings in 0..MAX_HALVINGS {
             let there = moved(0.5f64.powi(halvings))?;
@@ -102,8 +107,9 @@ impl<'a> Step<'a> {
     }
 
     /// `k(y_i, x_j)` for a pair of centred rows.
+    #[inline(always)]
     fn similarity(&self, signal: usize, atoms: &Rows, atom: usize) -> f64 {
-        let product = dot(self.signals.row(signal), atoms.row(atom));
+        let product = long_dot(self.signals.row(signal), atoms.row(atom));
         self.task.kernel.pair(product, self.signals.squares[signal], atoms.squares[atom])
     }
 
@@ -118,7 +124,8 @@ impl<'a> Step<'a> {
                 .sum();
             0.5 * own - explained
         };
-        let parts: Vec<f64> = (0..atoms.len()).into_par_iter().map(of_atom).collect();
+        let parts = (0..atoms.len()).into_par_iter().map(|atom| vectorised(|| of_atom(atom)));
+        let parts: Vec<f64> = parts.collect();
         Ok(parts.iter().sum())
     }
 
@@ -127,14 +134,17 @@ impl<'a> Step<'a> {
         let (dim, gram) = (self.signals.dim, dictionary.gram()?);
         let mut gradient = vec![0.0; dictionary.dictionary().atoms().len()];
         gradient.par_chunks_mut(dim).enumerate().for_each(|(atom, out)| {
-            let curvature = self.atom_gradient(dictionary.rows(), gram, weights, atom, out);
-            let scale = if curvature > 0.0 { 1.0 / curvature } else { 0.0 };
-            out.iter_mut().for_each(|value| *value *= scale);
+            vectorised(|| {
+                let curvature = self.atom_gradient(dictionary.rows(), gram, weights, atom, out);
+                let scale = if curvature > 0.0 { 1.0 / curvature } else { 0.0 };
+                out.iter_mut().for_each(|value| *value *= scale);
+            });
         });
         Ok(gradient)
     }
 
     /// Writes `G_j` for one atom and gives its curvature `M_jj alpha_jj`.
+    #[inline(always)]
     fn atom_gradient(
         &self,
         atoms: &Rows,
@@ -146,7 +156,7 @@ impl<'a> Step<'a> {
         let kernel = self.task.kernel.as_ref();
         let (mut own, mut curvature) = (0.0, 0.0);
         for (other, overlap) in entries(&weights.overlaps, atom) {
-            let product = || dot(atoms.row(other), atoms.row(atom));
+            let product = || long_dot(atoms.row(other), atoms.row(atom));
             let (alpha, beta) = kernel.gradient_factors(gram.between(atom, other), &product);
             add_scaled(out, overlap * alpha, atoms.row(other));
             own -= overlap * beta;
@@ -155,7 +165,7 @@ impl<'a> Step<'a> {
             }
         }
         for (signal, weight) in entries(&weights.by_atom, atom) {
-            let product = || dot(self.signals.row(signal), atoms.row(atom));
+            let product = || long_dot(self.signals.row(signal), atoms.row(atom));
             let (alpha, beta) = kernel.gradient_factors(self.similarity(signal, atoms, atom), &product);
             let share = self.task.counts[signal] * weight;
             add_scaled(out, -share * alpha, self.signals.row(signal));
@@ -169,7 +179,7 @@ impl<'a> Step<'a> {
     fn limit_norms(&self, atoms: &mut [f64]) {
         let Some(limit) = self.norm_limit else { return };
         for atom in atoms.chunks_exact_mut(self.signals.dim) {
-            let norm = dot(atom, atom).sqrt();
+            let norm = long_dot(atom, atom).sqrt();
             if norm > limit {
                 atom.iter_mut().for_each(|value| *value *= limit / norm);
             }
@@ -178,6 +188,7 @@ impl<'a> Step<'a> {
 }
 
 /// The entries of one row.
+#[inline(always)]
 fn entries(matrix: &Sparse, row: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
     let range = matrix.indptr().outer_inds_sz(row);
     let (indices, data) = (&matrix.indices()[range.clone()], &matrix.data()[range]);

@@ -30,7 +30,7 @@ impl Learner for Kscdl {
         let coding = CoderOptions::new(task.lambda)?;
         let step = Step::new(task)?;
         let mut training = Training { learner: self.name().to_string(), ..Training::default() };
-        let mut current = step.prepare(task.signals.rows()[..task.atoms].concat())?;
+        let mut current = step.prepare(task.signals.rows()[..task.atoms].concat(), None)?;
         let alike = alike(current.gram()?);
         let mut best: Option<(f64, Vec<f64>)> = None;
         for round in 1..=task.max_rounds {
