@@ -63,7 +63,14 @@ impl<'a> Signals<'a> {
 
 /// The sum of squares of `values`, or why this vector cannot be worked with.
 pub(crate) fn checked_square(values: &[f64], row: usize) -> Result<f64> {
-    finite_square(vectorised(|| long_dot(values, values)), values, row)
+    finite_square(
+        vectorised(
+            #[inline(always)]
+            || long_dot(values, values),
+        ),
+        values,
+        row,
+    )
 }
 
 fn finite_square(square: f64, values: &[f64], row: usize) -> Result<f64> {
@@ -108,10 +115,13 @@ impl Rows {
                 return Err(MathError::Dimension { row: first + i, found, dimension });
             }
             let start = self.values.len();
-            let square = vectorised(|| {
-                self.values.extend(row.iter().zip(centre).map(|(v, c)| v - c));
-                long_dot(&self.values[start..], &self.values[start..])
-            });
+            let square = vectorised(
+                #[inline(always)]
+                || {
+                    self.values.extend(row.iter().zip(centre).map(|(v, c)| v - c));
+                    long_dot(&self.values[start..], &self.values[start..])
+                },
+            );
             match finite_square(square, &self.values[start..], first + i) {
                 Ok(square) => self.squares.push(square),
                 // Name the value as it was given, not as it is after centring.

@@ -169,10 +169,13 @@ impl SimilarityBlock for ScreenedBlock {
         self.atoms = gram.atoms;
         self.centred.fill(dictionary, signals, range)?;
         let rows = &self.centred.rows;
-        vectorised(|| {
-            self.narrow.clear();
-            self.narrow.extend(rows.values.iter().map(|value| *value as f32));
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                self.narrow.clear();
+                self.narrow.extend(rows.values.iter().map(|value| *value as f32));
+            },
+        );
         self.near.clear();
         self.near.resize(rows.len() * gram.atoms, 0.0);
         self.bounds.clear();

@@ -89,11 +89,14 @@ pub fn decode(dictionary: &PreparedDictionary, codes: &[Code<'_>]) -> Result<Vec
             support.products.extend(used.iter().map(|j| row[*j as usize]));
         }
         decoder.coefficients(support, scratch, coefficients);
-        vectorised(|| {
-            for (atom, coefficient) in used.iter().zip(coefficients.iter()) {
-                add_scaled(out, *coefficient, dictionary.rows().row(*atom as usize));
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                for (atom, coefficient) in used.iter().zip(coefficients.iter()) {
+                    add_scaled(out, *coefficient, dictionary.rows().row(*atom as usize));
+                }
+            },
+        );
         Ok(())
     };
     let mut signals = vec![0.0; codes.len() * dim];

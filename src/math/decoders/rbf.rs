@@ -108,7 +108,10 @@ impl RbfPreimage {
 
 impl Decoder for RbfPreimage {
     fn coefficients(&self, support: &Support, scratch: &mut Vec<f64>, point: &mut Vec<f64>) {
-        vectorised(|| self.search(support, scratch, point));
+        vectorised(
+            #[inline(always)]
+            || self.search(support, scratch, point),
+        );
     }
 }
 

@@ -61,13 +61,16 @@ impl Kernel for Rbf {
 
     fn apply(&self, products: &mut [f64], a_square: f64, squares: &[f64]) {
         let factor = self.exponent_factor();
-        vectorised(|| {
-            for (value, square) in products.iter_mut().zip(squares) {
-                let distance = a_square + square - 2.0 * *value;
-                let distance = if distance < 0.0 { 0.0 } else { distance };
-                *value = exp(distance * factor);
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                for (value, square) in products.iter_mut().zip(squares) {
+                    let distance = a_square + square - 2.0 * *value;
+                    let distance = if distance < 0.0 { 0.0 } else { distance };
+                    *value = exp(distance * factor);
+                }
+            },
+        );
     }
 
     fn gradient_factors(&self, similarity: f64, _product: &dyn Fn() -> f64) -> (f64, f64) {
@@ -91,13 +94,16 @@ impl Kernel for Rbf {
 impl Screen for Rbf {
     fn apply(&self, products: &mut [f32], a_square: f32, squares: &[f32]) {
         let factor = self.exponent_factor() as f32;
-        vectorised(|| {
-            for (value, square) in products.iter_mut().zip(squares) {
-                let distance = a_square + square - 2.0 * *value;
-                let distance = if distance < 0.0 { 0.0 } else { distance };
-                *value = exp_f32(distance * factor);
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                for (value, square) in products.iter_mut().zip(squares) {
+                    let distance = a_square + square - 2.0 * *value;
+                    let distance = if distance < 0.0 { 0.0 } else { distance };
+                    *value = exp_f32(distance * factor);
+                }
+            },
+        );
     }
 
     /// With `u = 2^-24`: rounding operands and adding `n` products moves `a.b` by at most `(n + 3) u |a||b|`;

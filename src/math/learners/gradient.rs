@@ -79,7 +79,7 @@ impl<'a> Step<'a> {
     fn descend(&self, current: &PreparedDictionary, codes: &Codes) -> Result<PreparedDictionary> {
         let weights = self.weights(codes);
         let gradient = self.scaled_gradient(current, &weights)?;
-        let before = self.loss(current, &weights)?;
+        let before = self.coded_loss(codes);
         // A step moves atoms little, so those that were similar still are.
         let order = &current.gram()?.order;
         let moved = |step: f64| {
@@ -117,16 +117,37 @@ impl<'a> Step<'a> {
     /// `1/2 sum_jl M_jl K_jl - sum_ij c_i w_ij k(y_i, x_j)`.
     fn loss(&self, dictionary: &PreparedDictionary, weights: &Weights) -> Result<f64> {
         let (atoms, gram) = (dictionary.rows(), dictionary.gram()?);
-        let of_atom = |atom: usize| {
-            let own: f64 = entries(&weights.overlaps, atom).map(|(l, m)| m * gram.between(atom, l)).sum();
-            let explained: f64 = entries(&weights.by_atom, atom)
-                .map(|(i, w)| self.task.counts[i] * w * self.similarity(i, atoms, atom))
-                .sum();
-            0.5 * own - explained
-        };
-        let parts = (0..atoms.len()).into_par_iter().map(|atom| vectorised(|| of_atom(atom)));
+        let parts = (0..atoms.len()).into_par_iter().map(|atom| {
+            vectorised(
+                #[inline(always)]
+                || self.atom_loss(atoms, gram, weights, atom),
+            )
+        });
         let parts: Vec<f64> = parts.collect();
         Ok(parts.iter().sum())
+    }
+
+    #[inline(always)]
+    fn atom_loss(&self, atoms: &Rows, gram: &Gram, weights: &Weights, atom: usize) -> f64 {
+        let (mut own, mut explained) = (0.0, 0.0);
+        for (other, overlap) in entries(&weights.overlaps, atom) {
+            own += overlap * gram.between(atom, other);
+        }
+        for (signal, weight) in entries(&weights.by_atom, atom) {
+            explained += self.task.counts[signal] * weight * self.similarity(signal, atoms, atom);
+        }
+        0.5 * own - explained
+    }
+
+    /// The same for the atoms that the codes were made with, whose objectives are known.
+    fn coded_loss(&self, codes: &Codes) -> f64 {
+        let kernel = &self.task.kernel;
+        let signals = codes.rows().zip(&codes.reports).zip(&self.signals.squares).zip(&self.task.counts);
+        let losses = signals.map(|((((_, weights), report), square), count)| {
+            let penalty = self.task.lambda * weights.iter().map(|weight| weight.abs()).sum::<f64>();
+            count * (report.objective - penalty - 0.5 * kernel.self_similarity(*square))
+        });
+        losses.sum()
     }
 
     /// Every atom's gradient over its curvature, atom after atom; zero for unused atoms.
@@ -134,11 +155,14 @@ impl<'a> Step<'a> {
         let (dim, gram) = (self.signals.dim, dictionary.gram()?);
         let mut gradient = vec![0.0; dictionary.dictionary().atoms().len()];
         gradient.par_chunks_mut(dim).enumerate().for_each(|(atom, out)| {
-            vectorised(|| {
-                let curvature = self.atom_gradient(dictionary.rows(), gram, weights, atom, out);
-                let scale = if curvature > 0.0 { 1.0 / curvature } else { 0.0 };
-                out.iter_mut().for_each(|value| *value *= scale);
-            });
+            vectorised(
+                #[inline(always)]
+                || {
+                    let curvature = self.atom_gradient(dictionary.rows(), gram, weights, atom, out);
+                    let scale = if curvature > 0.0 { 1.0 / curvature } else { 0.0 };
+                    out.iter_mut().for_each(|value| *value *= scale);
+                },
+            );
         });
         Ok(gradient)
     }
