@@ -228,3 +228,26 @@ pub(crate) fn add_scaled(target: &mut [f64], factor: f64, source: &[f64]) {
         *t += factor * s;
     }
 }
+
+/// `target += sum of factor * source` over all sources, four at a time: the target is read and written less
+/// often.
+#[inline(always)]
+pub(crate) fn add_all_scaled<'a>(target: &mut [f64], sources: impl Iterator<Item = (f64, &'a [f64])>) {
+    let mut waiting: [(f64, &[f64]); 4] = [(0.0, &[]); 4];
+    let mut count = 0;
+    for source in sources {
+        waiting[count] = source;
+        count += 1;
+        if count == 4 {
+            count = 0;
+            let [(f0, s0), (f1, s1), (f2, s2), (f3, s3)] = waiting;
+            let pairs = s0.iter().zip(s1).zip(s2.iter().zip(s3));
+            for (t, ((a, b), (c, d))) in target.iter_mut().zip(pairs) {
+                *t += (f0 * a + f1 * b) + (f2 * c + f3 * d);
+            }
+        }
+    }
+    for (factor, source) in &waiting[..count] {
+        add_scaled(target, *factor, source);
+    }
+}

@@ -19,7 +19,7 @@ pub use rbf::RbfPreimage;
 use super::coders::{Code, check_entry};
 use super::exp::vectorised;
 use super::product::BLOCK;
-use super::signals::add_scaled;
+use super::signals::add_all_scaled;
 use super::{PreparedDictionary, Result};
 
 /// The atoms a code uses: their weights and the inner products of their centred vectors.
@@ -92,9 +92,8 @@ pub fn decode(dictionary: &PreparedDictionary, codes: &[Code<'_>]) -> Result<Vec
         vectorised(
             #[inline(always)]
             || {
-                for (atom, coefficient) in used.iter().zip(coefficients.iter()) {
-                    add_scaled(out, *coefficient, dictionary.rows().row(*atom as usize));
-                }
+                let rows = used.iter().map(|atom| dictionary.rows().row(*atom as usize));
+                add_all_scaled(out, coefficients.iter().copied().zip(rows));
             },
         );
         Ok(())

@@ -12,10 +12,10 @@
 use super::{Decoder, Support};
 use crate::math::exp::{exp, vectorised};
 use crate::math::kernels::Rbf;
-use crate::math::signals::dot;
+use crate::math::signals::{add_scaled, short_dot};
 
 const MAX_STEPS: usize = 200;
-const MAX_HALVINGS: usize = 40;
+const SMALLEST_STEP: f64 = 1e-12;
 /// Change of the coefficients below which the search ends.
 const SETTLED: f64 = 1e-12;
 /// Relative loss of `s` that counts as rounding: near its maximum `s` is flat, and the fixed point
@@ -40,11 +40,11 @@ impl RbfPreimage {
     /// Fills `pulls` with `w_j k(y, x_j)` for `y = sum a_j x_j`; gives their sum `s(y)`.
     #[inline(always)]
     fn pulls(&self, distances: &[f64], weights: &[f64], point: &[f64], pulls: &mut [f64]) -> f64 {
-        let count = weights.len();
-        for (pull, row) in pulls.iter_mut().zip(distances.chunks_exact(count)) {
-            *pull = dot(row, point);
+        pulls.fill(0.0);
+        for (coefficient, row) in point.iter().zip(distances.chunks_exact(weights.len())) {
+            add_scaled(pulls, *coefficient, row);
         }
-        let spread = 0.5 * dot(pulls, point);
+        let spread = 0.5 * short_dot(pulls, point);
         for (pull, weight) in pulls.iter_mut().zip(weights) {
             *pull = weight * exp((*pull - spread).max(0.0) * self.factor);
         }
@@ -70,13 +70,15 @@ impl RbfPreimage {
         if total.abs() > CANCELLED * size {
             value = self.pulls(distances, weights, point, pulls);
         }
-        for atom in 0..count {
-            trial.fill(0.0);
-            trial[atom] = 1.0;
-            let here = self.pulls(distances, weights, trial, trial_pulls);
+        for (atom, row) in distances.chunks_exact(count).enumerate() {
+            for ((pull, distance), weight) in trial_pulls.iter_mut().zip(row).zip(weights) {
+                *pull = weight * exp(distance * self.factor);
+            }
+            let here = trial_pulls.iter().sum();
             if here > value {
                 value = here;
-                point.copy_from_slice(trial);
+                point.fill(0.0);
+                point[atom] = 1.0;
                 pulls.copy_from_slice(trial_pulls);
             }
         }
@@ -85,15 +87,19 @@ impl RbfPreimage {
             if value <= 0.0 {
                 return;
             }
-            let Some(better) = (0..MAX_HALVINGS).find_map(|halvings| {
-                let step = 0.5f64.powi(halvings as i32);
+            let mut step = 1.0;
+            let better = loop {
                 for ((t, a), pull) in trial.iter_mut().zip(point.iter()).zip(pulls.iter()) {
                     *t = a + step * (pull / value - a);
                 }
                 let there = self.pulls(distances, weights, trial, trial_pulls);
-                (there >= value * (1.0 - ROUNDING)).then_some(there)
-            }) else {
-                return;
+                if there >= value * (1.0 - ROUNDING) {
+                    break there;
+                }
+                step *= 0.5;
+                if step < SMALLEST_STEP {
+                    return;
+                }
             };
             let change = point.iter().zip(trial.iter()).fold(0.0f64, |m, (a, t)| m.max((a - t).abs()));
             value = better;

@@ -13,7 +13,7 @@ use crate::math::coders::Codes;
 use crate::math::exp::vectorised;
 use crate::math::gram::Gram;
 use crate::math::prepared::centre;
-use crate::math::signals::{Rows, add_scaled, long_dot};
+use crate::math::signals::{Rows, add_all_scaled, add_scaled, long_dot};
 use crate::math::{Dictionary, PreparedDictionary, Result};
 
 const MAX_HALVINGS: i32 = 12;
@@ -179,22 +179,24 @@ impl<'a> Step<'a> {
     ) -> f64 {
         let kernel = self.task.kernel.as_ref();
         let (mut own, mut curvature) = (0.0, 0.0);
-        for (other, overlap) in entries(&weights.overlaps, atom) {
+        let others = entries(&weights.overlaps, atom).map(|(other, overlap)| {
             let product = || long_dot(atoms.row(other), atoms.row(atom));
             let (alpha, beta) = kernel.gradient_factors(gram.between(atom, other), &product);
-            add_scaled(out, overlap * alpha, atoms.row(other));
             own -= overlap * beta;
             if other == atom {
                 curvature = overlap * alpha;
             }
-        }
-        for (signal, weight) in entries(&weights.by_atom, atom) {
+            (overlap * alpha, atoms.row(other))
+        });
+        add_all_scaled(out, others);
+        let signals = entries(&weights.by_atom, atom).map(|(signal, weight)| {
             let product = || long_dot(self.signals.row(signal), atoms.row(atom));
             let (alpha, beta) = kernel.gradient_factors(self.similarity(signal, atoms, atom), &product);
             let share = self.task.counts[signal] * weight;
-            add_scaled(out, -share * alpha, self.signals.row(signal));
             own += share * beta;
-        }
+            (-share * alpha, self.signals.row(signal))
+        });
+        add_all_scaled(out, signals);
         add_scaled(out, own, atoms.row(atom));
         curvature
     }
