@@ -9,6 +9,11 @@ use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::{Compression, ZstdLevel};
 use datafusion::parquet::file::properties::WriterProperties;
 
+/// Readers hold a row group's column at a time, and vectors are long.
+const ROW_GROUP_BYTES: usize = 32 << 20;
+/// Rows handed to the writer at a time, between which it may start a new row group.
+const ROWS_AT_A_TIME: usize = 1024;
+
 /// A Parquet file that is written beside its destination and renamed when it is complete.
 pub(super) struct ParquetOutput<'a> {
     writer: ArrowWriter<tempfile::NamedTempFile>,
@@ -21,13 +26,20 @@ impl<'a> ParquetOutput<'a> {
         let file = tempfile::Builder::new().prefix(".sparrow-").tempfile_in(folder);
         let file = file.with_context(|| format!("cannot write into {}", folder.display()))?;
         let level = ZstdLevel::try_new(9)?;
-        let properties = WriterProperties::builder().set_compression(Compression::ZSTD(level)).build();
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(level))
+            .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
+            .build();
         let writer = ArrowWriter::try_new(file, schema, Some(properties))?;
         Ok(Self { writer, path })
     }
 
     pub fn write(&mut self, batch: &RecordBatch) -> anyhow::Result<()> {
-        self.writer.write(batch).with_context(|| format!("cannot write {}", self.path.display()))
+        for start in (0..batch.num_rows()).step_by(ROWS_AT_A_TIME) {
+            let some = batch.slice(start, ROWS_AT_A_TIME.min(batch.num_rows() - start));
+            self.writer.write(&some).with_context(|| format!("cannot write {}", self.path.display()))?;
+        }
+        Ok(())
     }
 
     pub fn finish(self) -> anyhow::Result<()> {

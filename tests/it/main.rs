@@ -1,9 +1,11 @@
 //! The promises of the project, one module for each kind.
 
 mod bad_input;
+mod bench;
 mod command;
 mod determinism;
 mod embedding;
+mod engine;
 mod format;
 mod numerics;
 mod properties;
@@ -12,3 +14,6 @@ mod real_data;
 mod sql_logic;
 mod support;
 mod work;
+
+#[global_allocator]
+static ALLOCATOR: engine::Counting = engine::Counting;

@@ -82,3 +82,13 @@ pub fn shared_data(file: &str) -> Option<String> {
     eprintln!("skipped: {file} is not here");
     None
 }
+
+/// Runs an ignored test of this binary in a process of its own: it counts what the whole process does.
+pub fn run_alone(test: &str) {
+    let runner = std::env::current_exe().expect("this binary");
+    let arguments = ["--exact", test, "--ignored", "--nocapture"];
+    let output = std::process::Command::new(runner).args(arguments).output().expect("it runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(text(&output.stdout).contains("1 passed"));
+}

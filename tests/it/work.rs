@@ -7,19 +7,11 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use sparrow::sql::dictionaries_parsed;
 
-use crate::support::{number, query, session_with, try_query};
+use crate::support::{number, query, run_alone, session_with, try_query};
 
-/// One test, since it counts what the whole process does: others in this binary parse dictionaries
-/// too, so it runs in a process of its own.
 #[test]
 fn a_dictionary_is_parsed_once_per_query() {
-    let runner = std::env::current_exe().expect("this binary");
-    let output = std::process::Command::new(runner)
-        .args(["--exact", "work::parse_counts", "--ignored", "--nocapture"])
-        .output()
-        .expect("it runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+    run_alone("work::parse_counts");
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use datafusion::arrow::record_batch::RecordBatch;
 use super::Common;
 use super::input::{Table, dictionary};
 use super::report::Report;
+use super::sql;
 use crate::cli::output::ParquetOutput;
 use crate::columnar::to_code_array;
 use crate::math::coders::{self, Stage, run_stage};
@@ -24,6 +25,9 @@ pub(in crate::cli) struct EncodeArguments {
     /// Writes the codes to this Parquet file, column `code`
     #[arg(long, value_name = "FILE")]
     codes: Option<PathBuf>,
+    /// Times sparse_encode in SQL too, from the signals' file to this Parquet file
+    #[arg(long, value_name = "FILE")]
+    sql: Option<PathBuf>,
 }
 
 /// How to code, for benchmarks that do.
@@ -34,10 +38,10 @@ pub(super) struct Coding {
     dictionary: PathBuf,
     /// The coder
     #[arg(long, default_value = "fksc")]
-    coder: String,
+    pub coder: String,
     /// Accepted optimality gap
     #[arg(long, default_value_t = CoderOptions::DEFAULT_TOLERANCE)]
-    tolerance: f64,
+    pub tolerance: f64,
 }
 
 /// What was coded, with what, and what it cost.
@@ -49,7 +53,7 @@ pub(super) struct Coded<'a> {
 }
 
 pub(super) fn run(arguments: &EncodeArguments) -> Result<()> {
-    let EncodeArguments { common, coding, codes } = arguments;
+    let EncodeArguments { common, coding, codes, sql } = arguments;
     let table = Table::read(&common.signals, common.column.as_deref())?;
     let mut report = Report::default();
     let coded = common.on_threads(|| {
@@ -70,6 +74,11 @@ pub(super) fn run(arguments: &EncodeArguments) -> Result<()> {
     })?;
     if let Some(path) = codes {
         write_codes(coded.codes, path)?;
+    }
+    if let Some(path) = sql {
+        let sql_s = sql::encode(common, coding, &coded.dictionary, path)?;
+        report.add("sql_s", sql_s);
+        report.add("sql_over_engine", sql_s / coded.encode_s);
     }
     report.print(common.format)
 }

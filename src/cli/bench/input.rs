@@ -27,6 +27,15 @@ fn column(path: &Path, name: Option<&str>, what: &str, fits: fn(&DataType) -> bo
     Ok(concat(&columns)?)
 }
 
+/// The name of the column that [`Table::read`] reads.
+pub(super) fn vector_column(path: &Path, name: Option<&str>) -> Result<String> {
+    let context = || format!("cannot read {}", path.display());
+    let file = File::open(path).with_context(context)?;
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file).with_context(context)?;
+    let found = find(builder.schema(), name, "vectors", is_vector_type).with_context(context)?;
+    Ok(builder.schema().field(found).name().clone())
+}
+
 fn find(schema: &Schema, name: Option<&str>, what: &str, fits: fn(&DataType) -> bool) -> Result<usize> {
     if let Some(name) = name {
         return schema.index_of(name).with_context(|| format!("no column '{name}'"));

@@ -7,6 +7,7 @@ mod decode;
 mod encode;
 mod input;
 mod report;
+mod sql;
 mod train;
 
 use std::num::NonZeroUsize;
@@ -58,6 +59,11 @@ struct Common {
 impl Common {
     fn threads(&self) -> usize {
         self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get))
+    }
+
+    /// The name of the column of vectors.
+    fn vector_column(&self) -> Result<String> {
+        input::vector_column(&self.signals, self.column.as_deref())
     }
 
     /// Runs `work` on as many threads as were asked for.

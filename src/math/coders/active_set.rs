@@ -45,7 +45,8 @@ struct Newton {
     factored: usize,
     in_support: Vec<bool>,
     direction: Vec<f64>,
-    breakpoints: Vec<f64>,
+    /// Where weights would change their signs, and how fast they move.
+    kinks: Vec<(f64, f64)>,
 }
 
 impl ActiveSet {
@@ -104,19 +105,38 @@ impl ActiveSet {
     #[inline(always)]
     pub fn solve(&mut self, problem: &Lasso<'_>) -> bool {
         self.refresh();
-        // After a whole Newton step the nonzeros are at their best, and only zeros can want to move.
+        // Where the nonzeros are at their best only zeros can want to move.
         let mut zeros_only = true;
         loop {
             self.sweep(problem, zeros_only);
-            let step = self.newton_step(problem);
-            self.refresh();
-            if self.is_optimal(problem) {
+            if !zeros_only {
+                // Where atoms depend on each other a sweep may arrive while steps are lost to rounding.
+                self.refresh();
+                if self.is_optimal(problem, |_| true) {
+                    return true;
+                }
+            }
+            self.newton_steps(problem);
+            zeros_only = self.is_optimal(problem, |weight| weight != 0.0);
+            if zeros_only && self.is_optimal(problem, |weight| weight == 0.0) {
                 return true;
             }
             if self.rounds >= problem.max_rounds {
                 return false;
             }
-            zeros_only = step == 1.0;
+        }
+    }
+
+    /// Newton steps until one is whole: each that is not takes a weight to zero or over it. A sweep in
+    /// between would bring such weights back.
+    #[inline(always)]
+    fn newton_steps(&mut self, problem: &Lasso<'_>) {
+        for _ in 0..2 * self.len() + 1 {
+            let step = self.newton_step(problem);
+            self.refresh();
+            if step == 0.0 || step == 1.0 {
+                return;
+            }
         }
     }
 
@@ -182,11 +202,11 @@ impl ActiveSet {
         step
     }
 
-    /// Whether every violation is well within what is accepted.
+    /// Whether the violations of the weights that `which` picks are well within what is accepted.
     #[inline(always)]
-    fn is_optimal(&self, problem: &Lasso<'_>) -> bool {
-        let entries = self.accepted.iter().zip(&self.weights).zip(&self.correlations);
-        entries.into_iter().all(|((accepted, w), g)| problem.violation(*w, *g) <= 0.5 * accepted)
+    fn is_optimal(&self, problem: &Lasso<'_>, which: impl Fn(f64) -> bool) -> bool {
+        let mut entries = self.accepted.iter().zip(&self.weights).zip(&self.correlations);
+        entries.all(|((accepted, w), g)| !which(*w) || problem.violation(*w, *g) <= 0.5 * accepted)
     }
 
     /// The largest violation of the optimality conditions within the set.
@@ -323,33 +343,37 @@ impl Newton {
         self.substitute_back();
     }
 
-    /// The step with the lowest objective among 0, 1 and the sign changes between.
+    /// The step with the lowest objective: along the direction it is a convex parabola with kinks where
+    /// weights change their signs.
     #[inline(always)]
     fn best_step(&mut self, set: &ActiveSet, lambda: f64) -> f64 {
-        let (mut linear, mut curvature) = (0.0, 0.0);
-        self.breakpoints.clear();
+        self.kinks.clear();
+        let mut curvature = 0.0;
         for (&i, d) in self.support.iter().zip(&self.direction) {
-            let (weight, correlation) = (set.weights[i], set.correlations[i]);
-            linear -= correlation * d;
-            curvature += d * (correlation - lambda.copysign(weight));
+            let weight = set.weights[i];
+            curvature += d * (set.correlations[i] - lambda.copysign(weight));
             if weight * d < 0.0 && d.abs() > weight.abs() {
-                self.breakpoints.push(-weight / d);
+                self.kinks.push((-weight / d, d.abs()));
             }
         }
-        let objective = |step: f64| {
-            let norm = |(&i, d): (&usize, &f64)| (set.weights[i] + step * d).abs() - set.weights[i].abs();
-            let penalty: f64 = self.support.iter().zip(&self.direction).map(norm).sum();
-            step * (linear + 0.5 * step * curvature) + lambda * penalty
-        };
         // Not to move at all is the choice where rounding has spoilt the direction.
-        let mut best = (0.0, 0.0);
-        for crossing in self.breakpoints.iter().chain(&[1.0]) {
-            let value = objective(*crossing);
-            if value < best.0 {
-                best = (value, *crossing);
+        if curvature <= 0.0 {
+            return 0.0;
+        }
+        self.kinks.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        // The slope is this much above that of the parabola, which is lowest at 1.
+        let mut above = 0.0;
+        for (kink, size) in &self.kinks {
+            let lowest = 1.0 - above / curvature;
+            if lowest <= *kink {
+                return lowest;
+            }
+            above += 2.0 * lambda * size;
+            if 1.0 - above / curvature <= *kink {
+                return *kink;
             }
         }
-        best.1
+        1.0 - above / curvature
     }
 }
 

@@ -1,6 +1,7 @@
 //! Coding signals one by one, in parallel blocks that share a product and a workspace.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
@@ -8,7 +9,7 @@ use sprs::CsMatI;
 
 use super::CoderOptions;
 use super::active_set::ActiveSet;
-use super::codes::{Codes, ExitReason, SignalReport};
+use super::codes::{Code, Codes, ExitReason, SignalReport};
 use super::lasso::Lasso;
 use super::similarities::{ExactBlock, ScreenedBlock, Similarities, SimilarityBlock};
 use crate::math::gram::Gram;
@@ -47,6 +48,7 @@ pub(super) struct Workspace {
     pub fksc: super::fksc::State,
     pub correlations: Vec<f64>,
     pub weights: Vec<f64>,
+    kept: Vec<usize>,
     /// The most nonzeros a block had so far.
     nonzeros: usize,
 }
@@ -76,8 +78,17 @@ pub(super) fn map_blocks<S: Default + Send, T: Send>(
     signals: usize,
     work: impl Fn(&mut S, Range<usize>) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    let run = |reused: &mut S, block: usize| work(reused, block * BLOCK..((block + 1) * BLOCK).min(signals));
-    (0..signals.div_ceil(BLOCK)).into_par_iter().map_init(S::default, run).collect()
+    // Not `map_init`, which makes a new `S` whenever work is split.
+    let spare = Mutex::new(Vec::new());
+    let spare = || spare.lock().unwrap_or_else(PoisonError::into_inner);
+    let run = |block: usize| {
+        let reused = spare().pop();
+        let mut reused = reused.unwrap_or_default();
+        let done = work(&mut reused, block * BLOCK..((block + 1) * BLOCK).min(signals));
+        spare().push(reused);
+        done
+    };
+    (0..signals.div_ceil(BLOCK)).into_par_iter().map(run).collect()
 }
 
 /// Part of the work of coding, for benchmarks.
@@ -115,26 +126,29 @@ pub(super) trait Solver: Sync {
     /// Where similarities come from.
     type Block: SimilarityBlock;
 
-    /// Leaves the code in the workspace. To be inlined, so that it is compiled for the CPU's vectors.
+    /// Leaves the code in the workspace; `start` is a code to start from, possibly empty. To be inlined, so
+    /// that it is compiled for the CPU's vectors.
     fn solve(
         &self,
         problem: &Lasso<'_>,
         similarities: <Self::Block as SimilarityBlock>::Row<'_>,
+        start: Code<'_>,
         workspace: &mut Workspace,
     ) -> SignalReport;
 }
 
-/// Codes every signal.
+/// Codes every signal, starting from earlier codes of the same signals if there are any.
 pub(super) fn code_each<S: Solver>(
     dictionary: &PreparedDictionary,
     signals: &Signals<'_>,
     options: &CoderOptions,
+    start: Option<&Codes>,
     solver: &S,
 ) -> Result<Codes> {
     let gram = dictionary.gram()?;
     let code_block = |(block, workspace): &mut (S::Block, Workspace), range: Range<usize>| {
         block.fill(dictionary, gram, signals, range.clone())?;
-        let block = CodeBlock { dictionary, gram, options, solver, block, signals: range.len(), workspace };
+        let block = CodeBlock { dictionary, gram, options, solver, block, signals: range, start, workspace };
         Ok(Arch::new().dispatch(block))
     };
     let blocks = map_blocks(signals.len(), code_block)?;
@@ -148,7 +162,8 @@ struct CodeBlock<'a, S: Solver> {
     options: &'a CoderOptions,
     solver: &'a S,
     block: &'a S::Block,
-    signals: usize,
+    signals: Range<usize>,
+    start: Option<&'a Codes>,
     workspace: &'a mut Workspace,
 }
 
@@ -157,9 +172,9 @@ impl<S: Solver> NullaryFnOnce for CodeBlock<'_, S> {
 
     #[inline(always)]
     fn call(self) -> BlockCodes {
-        let Self { dictionary, gram, options, solver, block, signals, workspace } = self;
-        let mut codes = BlockCodes::with_capacity(signals, workspace.nonzeros);
-        for i in 0..signals {
+        let Self { dictionary, gram, options, solver, block, signals, start, workspace } = self;
+        let mut codes = BlockCodes::with_capacity(signals.len(), workspace.nonzeros);
+        for (i, signal) in signals.enumerate() {
             let own = block.self_similarity(i);
             let problem = Lasso {
                 gram,
@@ -169,7 +184,8 @@ impl<S: Solver> NullaryFnOnce for CodeBlock<'_, S> {
                 max_rounds: options.max_rounds,
             };
             let similarities = block.row(dictionary, gram, i);
-            let mut report = solver.solve(&problem, similarities, workspace);
+            let start = start.map_or((&[][..], &[][..]), |codes| codes.row(signal));
+            let mut report = solver.solve(&problem, similarities, start, workspace);
             if let Some(most) = options.max_nonzeros {
                 keep_largest(&problem, similarities, workspace, most, &mut report);
             }
@@ -191,16 +207,18 @@ fn keep_largest(
     most: usize,
     report: &mut SignalReport,
 ) {
-    let Workspace { solution, set, .. } = workspace;
+    let Workspace { solution, set, kept: order, .. } = workspace;
     if solution.atoms.len() <= most {
         return;
     }
-    let mut order: Vec<usize> = (0..solution.atoms.len()).collect();
-    order.sort_by(|a, b| solution.weights[*b].abs().total_cmp(&solution.weights[*a].abs()));
+    order.clear();
+    order.extend(0..solution.atoms.len());
+    let size = |entry: usize| solution.weights[entry].abs();
+    order.sort_unstable_by(|a, b| size(*b).total_cmp(&size(*a)).then(a.cmp(b)));
     order.truncate(most);
     order.sort_unstable();
     set.clear();
-    for kept in order {
+    for &kept in order.iter() {
         let position = problem.gram.rank[solution.atoms[kept] as usize] as usize;
         set.add(problem, position, similarities.exact(position), solution.weights[kept]);
     }

@@ -44,10 +44,13 @@ pub struct Codes {
 impl Codes {
     /// The codes, in the order of the signals.
     pub fn rows(&self) -> impl Iterator<Item = Code<'_>> {
-        (0..self.reports.len()).map(|row| {
-            let range = self.weights.indptr().outer_inds_sz(row);
-            (&self.weights.indices()[range.clone()], &self.weights.data()[range])
-        })
+        (0..self.reports.len()).map(|row| self.row(row))
+    }
+
+    /// The code of signal `i`.
+    pub fn row(&self, i: usize) -> Code<'_> {
+        let range = self.weights.indptr().outer_inds_sz(i);
+        (&self.weights.indices()[range.clone()], &self.weights.data()[range])
     }
 
     /// The objectives' sum.

@@ -20,7 +20,7 @@ use std::marker::PhantomData;
 
 use super::active_set::ActiveSet;
 use super::batch::{Solver, Workspace, code_each};
-use super::codes::{Codes, ExitReason, SignalReport};
+use super::codes::{Code, Codes, ExitReason, SignalReport};
 use super::lasso::Lasso;
 use super::similarities::{ExactBlock, ScreenedBlock, Similarities, SimilarityBlock};
 use super::{Coder, CoderOptions};
@@ -49,10 +49,23 @@ impl Coder for Fksc {
         signals: &Signals<'_>,
         options: &CoderOptions,
     ) -> Result<Codes> {
+        self.encode_from(dictionary, signals, options, None)
+    }
+}
+
+impl Fksc {
+    /// Encodes signals that were encoded before, with a dictionary that has changed little since.
+    pub(crate) fn encode_from(
+        &self,
+        dictionary: &PreparedDictionary,
+        signals: &Signals<'_>,
+        options: &CoderOptions,
+        start: Option<&Codes>,
+    ) -> Result<Codes> {
         if dictionary.gram()?.screen.is_some() {
-            code_each(dictionary, signals, options, &TwoStages::<ScreenedBlock>(PhantomData))
+            code_each(dictionary, signals, options, start, &TwoStages::<ScreenedBlock>(PhantomData))
         } else {
-            code_each(dictionary, signals, options, &TwoStages::<ExactBlock>(PhantomData))
+            code_each(dictionary, signals, options, start, &TwoStages::<ExactBlock>(PhantomData))
         }
     }
 }
@@ -68,11 +81,12 @@ impl<B: SimilarityBlock> Solver for TwoStages<B> {
         &self,
         problem: &Lasso<'_>,
         similarities: B::Row<'_>,
+        start: Code<'_>,
         workspace: &mut Workspace,
     ) -> SignalReport {
         let Workspace { solution, set, fksc, .. } = workspace;
         set.clear();
-        let report = Run { problem, similarities, set, state: fksc }.solve();
+        let report = Run { problem, similarities, set, state: fksc }.solve(start);
         set.write_solution(problem, solution);
         report
     }
@@ -124,11 +138,13 @@ struct Run<'a, 'b, S> {
 
 impl<S: Similarities> Run<'_, '_, S> {
     #[inline(always)]
-    fn solve(&mut self) -> SignalReport {
+    fn solve(&mut self, start: Code<'_>) -> SignalReport {
         self.predict();
+        let mut solved = self.start_from(start);
         let mut outside_gap;
         let exit = loop {
-            let settled = self.settle_candidates();
+            let settled = solved && self.settle_candidates();
+            solved = settled;
             let joined;
             (joined, outside_gap) = self.check_others();
             if !settled {
@@ -181,6 +197,24 @@ impl<S: Similarities> Run<'_, '_, S> {
             }
         }
         state.in_set.resize(state.candidates.len(), false);
+    }
+
+    /// Puts the candidates of an earlier code into the set and solves on them. False if the rounds ran out.
+    #[inline(always)]
+    fn start_from(&mut self, (atoms, weights): Code<'_>) -> bool {
+        for (atom, weight) in atoms.iter().zip(weights) {
+            let position = self.problem.gram.rank[*atom as usize];
+            // Predicted positions ascend.
+            if let Ok(i) = self.state.candidates.binary_search(&position) {
+                self.join(i, *weight);
+            }
+        }
+        if self.set.len() == 0 {
+            return true;
+        }
+        let solved = self.set.solve(self.problem);
+        self.apply_to_candidates();
+        solved
     }
 
     /// Stage 1: solves on the worst candidates, adding more until none violates its condition.
@@ -243,21 +277,28 @@ impl<S: Similarities> Run<'_, '_, S> {
 
     #[inline(always)]
     fn join_violators(&mut self) {
-        let State { violators, candidates, in_set, correlations, errors, rows, all, .. } = &mut *self.state;
-        for (_, i) in violators.iter() {
-            let i = *i as usize;
-            let position = candidates[i] as usize;
-            let exact = self.similarities.exact(position);
-            if errors[i] > 0.0 {
-                correlations[i] += exact - self.similarities.near(position);
-                errors[i] = 0.0;
-            }
-            in_set[i] = true;
-            self.set.add(self.problem, position, exact, 0.0);
-            if !*all {
-                let row = self.problem.gram.row(position);
-                rows.extend(candidates.iter().map(|other| row[*other as usize]));
-            }
+        let violators = std::mem::take(&mut self.state.violators);
+        for (_, i) in &violators {
+            self.join(*i as usize, 0.0);
+        }
+        self.state.violators = violators;
+    }
+
+    /// Puts a candidate into the set.
+    #[inline(always)]
+    fn join(&mut self, i: usize, weight: f64) {
+        let State { candidates, in_set, correlations, errors, rows, all, .. } = &mut *self.state;
+        let position = candidates[i] as usize;
+        let exact = self.similarities.exact(position);
+        if errors[i] > 0.0 {
+            correlations[i] += exact - self.similarities.near(position);
+            errors[i] = 0.0;
+        }
+        in_set[i] = true;
+        self.set.add(self.problem, position, exact, weight);
+        if !*all {
+            let row = self.problem.gram.row(position);
+            rows.extend(candidates.iter().map(|other| row[*other as usize]));
         }
     }
 

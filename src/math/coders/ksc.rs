@@ -5,7 +5,7 @@
 //! optimality gap instead of by the change of `w`, which can be small far from the optimum.
 
 use super::batch::{Solver, Workspace, code_each};
-use super::codes::{Codes, ExitReason, SignalReport};
+use super::codes::{Code, Codes, ExitReason, SignalReport};
 use super::lasso::{Lasso, soft_threshold};
 use super::similarities::ExactBlock;
 use super::{Coder, CoderOptions};
@@ -27,7 +27,7 @@ impl Coder for Ksc {
         signals: &Signals<'_>,
         options: &CoderOptions,
     ) -> Result<Codes> {
-        code_each(dictionary, signals, options, self)
+        code_each(dictionary, signals, options, None, self)
     }
 }
 
@@ -35,7 +35,13 @@ impl Solver for Ksc {
     type Block = ExactBlock;
 
     #[inline(always)]
-    fn solve(&self, problem: &Lasso<'_>, similarities: &[f64], workspace: &mut Workspace) -> SignalReport {
+    fn solve(
+        &self,
+        problem: &Lasso<'_>,
+        similarities: &[f64],
+        _start: Code<'_>,
+        workspace: &mut Workspace,
+    ) -> SignalReport {
         let Workspace { solution, correlations, weights, .. } = workspace;
         let atoms = problem.gram.atoms;
         weights.clear();

@@ -10,7 +10,7 @@
 
 use super::gradient::Step;
 use super::{Learner, Observer, Progress, Task};
-use crate::math::coders::{Coder, CoderOptions, Codes, Fksc};
+use crate::math::coders::{CoderOptions, Codes, Fksc};
 use crate::math::gram::Gram;
 use crate::math::{Dictionary, MathError, Result, Round, Training};
 
@@ -33,8 +33,9 @@ impl Learner for Kscdl {
         let mut current = step.prepare(task.signals.rows()[..task.atoms].concat(), None)?;
         let alike = alike(current.gram()?);
         let mut best: Option<(f64, Vec<f64>)> = None;
+        let mut before: Option<Codes> = None;
         for round in 1..=task.max_rounds {
-            let codes = Fksc.encode(&current, &task.signals, &coding)?;
+            let codes = Fksc.encode_from(&current, &task.signals, &coding, before.as_ref())?;
             let objective = weighted_objective(&codes, &task.counts);
             if !objective.is_finite() {
                 return Err(MathError::Overflow { kernel: task.kernel.name() });
@@ -63,6 +64,7 @@ impl Learner for Kscdl {
                 break;
             }
             current = step.take(&current, &codes, &reseeds)?;
+            before = Some(codes);
         }
         let (_, atoms) = best.ok_or(MathError::Empty)?;
         Dictionary::new(atoms, task.signals.dim(), task.kernel.clone(), task.lambda, Some(training))
