@@ -21,13 +21,20 @@ SIGMA, LAMBDA = 20.0, 0.01
 
 
 def sparrow(*arguments):
-    """Runs the command; gives its report, if it has one, and the most memory it held."""
-    process = subprocess.Popen([SPARROW, *map(str, arguments)], stdout=subprocess.PIPE)
-    out = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, arguments
-    return (json.loads(out) if out.startswith(b'{') else None), usage.ru_maxrss / 1024
+    """Runs the command; gives its report, if it has one, and the most memory it held, in MiB."""
+    with tempfile.TemporaryFile() as out:
+        process = subprocess.Popen([SPARROW, *map(str, arguments)], stdout=out)
+        peak = 0.0
+        # Not the system's count for children, which includes what this process held when it made them.
+        while process.poll() is None:
+            with open(f'/proc/{process.pid}/status') as status:
+                held = [line.split() for line in status if line.startswith('VmHWM')]
+            peak = max([peak] + [int(fields[1]) / 1024 for fields in held])
+            time.sleep(0.005)
+        assert process.returncode == 0, arguments
+        out.seek(0)
+        text = out.read()
+    return (json.loads(text) if text.startswith(b'{') else None), peak
 
 
 def bench(what, *arguments, repeats=REPEATS, threads=THREADS):
