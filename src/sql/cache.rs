@@ -28,7 +28,7 @@ impl Weighter<Key, Prepared> for Size {
         let (atoms, dim) = (dictionary.dictionary().len() as u64, dictionary.dictionary().dim() as u64);
         // With both matrices, though they are computed only when asked for. One that is larger than
         // the cache would not be kept at all, and be parsed anew for every batch.
-        (8 * (3 * atoms * dim + 2 * atoms * atoms)).clamp(1, CAPACITY / 2)
+        (8 * (4 * atoms * dim + 2 * atoms * atoms)).clamp(1, CAPACITY / 2)
     }
 }
 

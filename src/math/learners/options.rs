@@ -189,10 +189,10 @@ impl LearnerOptions {
     }
 
     /// Bytes that learning will need besides the sample, for vectors of this length: the centred
-    /// sample, the gram matrix and its successor, atoms and gradients.
+    /// sample, the gram matrix, its successor and the half that this is made from, atoms and gradients.
     pub fn workspace(&self, dim: usize, sampled: usize) -> usize {
         let atoms = self.atoms.min(sampled);
-        8 * (sampled * dim + 2 * atoms * atoms + 6 * atoms * dim)
+        8 * (sampled * dim + 3 * atoms * atoms + 8 * atoms * dim)
     }
 }
 
