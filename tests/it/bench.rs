@@ -75,6 +75,26 @@ fn wrong_input_is_named() {
         fails(&["bench", "encode", "--signals", "nothing.parquet", "--dictionary", "s.parquet"]);
     assert_eq!(code, Some(1));
     assert!(error.contains("nothing.parquet"), "{error}");
+    let before = std::fs::read(folder.path().join("s.parquet")).expect("the signals");
+    let (code, error) = fails(&[
+        "bench",
+        "encode",
+        "--signals",
+        "s.parquet",
+        "--dictionary",
+        "s.parquet",
+        "--sigma",
+        "6",
+        "--lambda",
+        "0.05",
+        "--repeats",
+        "1",
+        "--sql",
+        "no/such/folder/q.parquet",
+    ]);
+    assert_eq!(code, Some(1));
+    assert!(error.contains("no/such/folder"), "{error}");
+    assert_eq!(std::fs::read(folder.path().join("s.parquet")).expect("the signals"), before);
     let (code, _) = fails(&["bench", "encode", "--signals", "s.parquet"]);
     assert_eq!(code, Some(2));
     let (code, error) = fails(&["bench", "train", "--signals", "s.parquet", "--column", "w"]);

@@ -35,14 +35,21 @@ pub(super) fn encode(
         coding.coder,
         quoted(&common.signals),
     );
-    let statement = format!("COPY ({select}) TO '{}' STORED AS PARQUET", quoted(output));
-    runtime()?.block_on(async {
+    // Written aside, since the output may be a file that is read.
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let aside = tempfile::Builder::new().prefix(".sparrow-").tempdir_in(folder);
+    let aside = aside.with_context(|| format!("cannot write into {}", folder.display()))?;
+    let written = aside.path().join("codes.parquet");
+    let statement = format!("COPY ({select}) TO '{}' STORED AS PARQUET", quoted(&written));
+    let best = runtime()?.block_on(async {
         let mut best = f64::INFINITY;
         for _ in 0..=common.repeats {
             let start = Instant::now();
             session.sql(&statement).await?.collect().await.context("sparse_encode in SQL")?;
             best = best.min(start.elapsed().as_secs_f64());
         }
-        Ok(best)
-    })
+        Ok::<_, anyhow::Error>(best)
+    })?;
+    std::fs::rename(&written, output).with_context(|| format!("cannot write {}", output.display()))?;
+    Ok(best)
 }

@@ -108,8 +108,9 @@ impl Screen for Rbf {
 
     /// With `u = 2^-24`: rounding operands and adding `n` products moves `a.b` by at most `(n + 3) u |a||b|`;
     /// rounding the squares, the two sums and the factor moves the squared distance by at most
-    /// `6 u (|a| + |b|)^2 <= 12 u (|a|^2 + |b|^2)`. An exponent that is off by `e < 1` makes a relative
-    /// error below `2 e`; the last term is `exp_f32`'s own.
+    /// `6 u (|a| + |b|)^2 <= 12 u (|a|^2 + |b|^2)`. What is flushed to zero (below `1.2e-38`), element by element or
+    /// product by product, adds at most `1e-37 (n + 2) (1 + |a| + |b|)`. An exponent that is off by `e < 1` makes a
+    /// relative error below `2 e`; the last term is `exp_f32`'s own, and a factor that is flushed.
     fn relative_error(&self, dim: usize, a_square: f64, b_square: f64) -> f64 {
         const ROUNDOFF: f64 = 1.0 / (1 << 24) as f64;
         /// Squares beyond this might overflow.
@@ -118,7 +119,9 @@ impl Screen for Rbf {
             return f64::INFINITY;
         }
         let product = 2.0 * (dim as f64 + 3.0) * (a_square * b_square).sqrt();
-        let exponent = -self.exponent_factor() * ROUNDOFF * (product + 12.0 * (a_square + b_square));
-        if exponent < 0.5 { 2.0 * exponent + 1e-6 } else { f64::INFINITY }
+        let rounded = ROUNDOFF * (product + 12.0 * (a_square + b_square));
+        let flushed = 1e-37 * (dim as f64 + 2.0) * (1.0 + a_square.sqrt() + b_square.sqrt());
+        let exponent = -self.exponent_factor() * (rounded + 2.0 * flushed);
+        if exponent < 0.5 { 2.0 * exponent + 2e-6 } else { f64::INFINITY }
     }
 }
