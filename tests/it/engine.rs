@@ -128,3 +128,20 @@ proptest! {
         }
     }
 }
+
+/// Several atoms that depend on others at once: one from which nothing is gained must not keep the
+/// solver from those from which something is.
+#[test]
+fn every_dependent_atom_is_looked_at() {
+    let atoms = [-3.328, 37.353, -1.829, -3.973, 0.000193, 341.423, 0.0].to_vec();
+    let kernel = kernels::build("polynomial", &|_| None).expect("defaults are valid");
+    let dictionary = Dictionary::new(atoms, 1, kernel, 0.01, None).expect("finite atoms");
+    let dictionary = PreparedDictionary::new(dictionary).expect("a gram matrix of 7 atoms");
+    let values: Vec<f64> = (-60..60).map(|i| 0.1 * f64::from(i)).collect();
+    let signals = Signals::from_flat(&values, 1).expect("finite signals");
+    let options = CoderOptions::new(0.6285859).expect("a positive lambda");
+    let codes = coders::by_name("fksc").unwrap().encode(&dictionary, &signals, &options).expect("codes");
+    for (value, report) in values.iter().zip(&codes.reports) {
+        assert_eq!(report.exit, ExitReason::Converged, "signal {value}: {report:?}");
+    }
+}

@@ -44,6 +44,8 @@ struct Newton {
     factor: Vec<f64>,
     factored: usize,
     in_support: Vec<bool>,
+    /// Members that depend on the support and keep their weights while it moves.
+    unmoved: Vec<usize>,
     direction: Vec<f64>,
     /// Where weights would change their signs, and how fast they move.
     kinks: Vec<(f64, f64)>,
@@ -185,15 +187,13 @@ impl ActiveSet {
     #[inline(always)]
     fn newton_step(&mut self, problem: &Lasso<'_>) -> f64 {
         let mut newton = std::mem::take(&mut self.newton);
-        while let Some((dependent, pivot)) = newton.factorise(self, false) {
-            let dropped = newton.resolve_dependence(self, problem, dependent, pivot);
-            self.refresh();
-            if !dropped {
-                break;
+        newton.unmoved.clear();
+        while let Some((dependent, pivot)) = newton.factorise(self) {
+            if !newton.resolve_dependence(self, problem, dependent, pivot) {
+                newton.unmoved.push(dependent);
             }
+            self.refresh();
         }
-        // What still depends on others keeps its weight while they move.
-        newton.factorise(self, true);
         newton.solve(self, problem.lambda);
         let step = newton.best_step(self, problem.lambda);
         newton.take_step(self, step);
@@ -233,10 +233,11 @@ impl ActiveSet {
 
 impl Newton {
     /// Cholesky factor of the gram matrix of the nonzeros, of which the part that still holds is kept.
-    /// An atom that depends linearly on those before it is left out (`skip`), or ends it: then that
-    /// atom and its pivot are given, and its row of the factor is in `direction`.
+    /// An atom that depends linearly on those before it is left out if it is one of the `unmoved`, and
+    /// ends it otherwise: then that atom and its pivot are given, and its row of the factor is in
+    /// `direction`.
     #[inline(always)]
-    fn factorise(&mut self, set: &ActiveSet, skip: bool) -> Option<(usize, f64)> {
+    fn factorise(&mut self, set: &ActiveSet) -> Option<(usize, f64)> {
         let nonzero = |member: &&usize| set.weights[**member] != 0.0;
         self.factored = self.support[..self.factored].iter().take_while(nonzero).count();
         self.support.truncate(self.factored);
@@ -260,7 +261,7 @@ impl Newton {
             }
             let pivot = gram[i] - short_dot(row, row);
             if pivot <= DEPENDENT * gram[i] {
-                if skip {
+                if self.unmoved.contains(&i) {
                     continue;
                 }
                 self.direction.clear();
