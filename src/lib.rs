@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`cli`] | the `sparrow` command |
 //! | [`sql`] | DataFusion functions and aggregates |
+//! | [`archive`] | sparse Parquet: compact, error-bounded tables |
 //! | [`columnar`] | Arrow arrays to matrices and back, dictionaries as bytes |
 //! | [`math`] | kernels, coders, learners, decoders and metrics |
 #![warn(missing_docs)]
@@ -15,6 +16,9 @@ pub mod math;
 
 #[cfg(feature = "columnar")]
 pub mod columnar;
+
+#[cfg(feature = "archive")]
+pub mod archive;
 
 #[cfg(feature = "sql")]
 pub mod sql;

@@ -2,6 +2,7 @@
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0, 1 for a failure, 2 for wrong usage.
 
+mod archive;
 mod bench;
 mod copy;
 mod file_bytes;
@@ -10,6 +11,7 @@ mod output;
 mod parse;
 mod print;
 mod progress;
+mod report;
 mod session;
 mod shell;
 mod sql;
@@ -31,6 +33,16 @@ struct Arguments {
 enum Command {
     /// Run SQL with all sparse_ functions; files are tables: FROM 'x.parquet'
     Sql(sql::SqlArguments),
+    /// Compress Parquet tables into an archive, with a promise on the error of every value
+    Compress(archive::CompressArguments),
+    /// Turn an archive back into Parquet tables
+    Decompress(archive::DecompressArguments),
+    /// Check that an archive is what was written, and what was promised
+    Verify(archive::VerifyArguments),
+    /// Show what is in an archive, and where its bytes are
+    Inspect(archive::InspectArguments),
+    /// Add tables to an archive
+    Append(archive::AppendArguments),
     /// Make data from a seed
     #[command(subcommand)]
     Generate(generate::GenerateArguments),
@@ -51,6 +63,11 @@ pub fn main() -> ExitCode {
             arguments.remember_order(matches);
             runtime().and_then(|runtime| runtime.block_on(sql::run(arguments)))
         }
+        Command::Compress(arguments) => on_runtime(arguments.run()),
+        Command::Decompress(arguments) => on_runtime(arguments.run()),
+        Command::Verify(arguments) => on_runtime(arguments.run()),
+        Command::Inspect(arguments) => on_runtime(arguments.run()),
+        Command::Append(arguments) => on_runtime(arguments.run()),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };
@@ -62,6 +79,10 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn on_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    runtime()?.block_on(work)
 }
 
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {

@@ -21,6 +21,11 @@ impl TrainingProgress {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
+    /// Whether it was told to stop.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
     /// Forgets a cancellation, so that the next statement runs.
     pub fn reset(&self) {
         self.cancelled.store(false, Ordering::Relaxed);
@@ -37,7 +42,7 @@ impl TrainingProgress {
 
 impl Observer for TrainingProgress {
     fn on_round(&self, progress: &Progress) -> ControlFlow<()> {
-        if self.cancelled.load(Ordering::Relaxed) {
+        if self.is_cancelled() {
             return ControlFlow::Break(());
         }
         if let Ok(mut bar) = self.bar.lock() {

@@ -6,7 +6,7 @@ use arrow::array::{Array, ArrayRef, AsArray, GenericListArray, GenericListViewAr
 use arrow::datatypes::{DataType, FieldRef};
 
 /// A list column as ranges into the part of its child that it uses.
-pub(super) struct Lists {
+pub(crate) struct Lists {
     pub child: ArrayRef,
     pub ranges: Vec<Range<usize>>,
 }

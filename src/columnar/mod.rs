@@ -9,6 +9,8 @@ mod vectors;
 pub use codes::{CodeColumn, code_field, code_type, is_code_type, to_code_array};
 pub use dictionary::{FORMAT_VERSION, dictionary_from_bytes, dictionary_to_bytes};
 pub use error::ColumnarError;
+#[cfg(feature = "archive")]
+pub(crate) use lists::Lists;
 pub use vectors::{Row, VectorColumn, is_vector_type, to_vector_array, vector_type};
 
 /// Shorthand for what every fallible function of this layer returns.

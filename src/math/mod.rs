@@ -34,6 +34,8 @@ pub use learners::{Learner, LearnerOptions, Observer, Progress};
 pub use params::Positive;
 pub use prepared::PreparedDictionary;
 pub use sample::Sample;
+#[cfg(feature = "archive")]
+pub(crate) use signals::dot;
 pub use signals::{Signals, check_vector};
 pub use sums::ExactSum;
 

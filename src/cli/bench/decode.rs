@@ -6,7 +6,7 @@ use clap::Args;
 use super::Common;
 use super::encode::{Coding, encode};
 use super::input::Table;
-use super::report::Report;
+use super::super::report::Report;
 use crate::math::metrics::{DEFAULT_NECR_TOLERANCE, ErrorTotals};
 use crate::math::{Code, decoders};
 

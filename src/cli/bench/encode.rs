@@ -9,7 +9,7 @@ use datafusion::arrow::record_batch::RecordBatch;
 
 use super::Common;
 use super::input::{Table, dictionary};
-use super::report::Report;
+use super::super::report::Report;
 use super::sql;
 use crate::cli::output::ParquetOutput;
 use crate::columnar::to_code_array;

@@ -6,7 +6,6 @@
 mod decode;
 mod encode;
 mod input;
-mod report;
 mod sql;
 mod train;
 
@@ -18,7 +17,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
 use super::parse::parse_count;
-use report::ReportFormat;
+use super::report::ReportFormat;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum BenchArguments {

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::Common;
 use super::input::{Table, dictionary};
-use super::report::Report;
+use super::super::report::Report;
 use crate::cli::parse::parse_count;
 use crate::math::coders::{Coder, Fksc};
 use crate::math::{CoderOptions, LearnerOptions, PreparedDictionary, Sample, learners};

@@ -1,0 +1,240 @@
+//! The dictionary of an archive: atoms as integers, at the precision that the data needs.
+//!
+//! Sensor `s` of atom `j` is `step_s (centre_s + atom_js)`. A code's weights are multiples of
+//! `1 / WEIGHT_ONE`, and a signal is predicted as
+//! `step_s / WEIGHT_ONE (WEIGHT_ONE centre_s + sum_j weight_j atom_js)`: a sum of integers and one
+//! multiplication, the same on every machine.
+
+use std::sync::Arc;
+
+use twox_hash::XxHash3_128;
+
+use super::bytes::{Reader, write_varint};
+use super::quantiser::Bound;
+use super::{ArchiveError, Result, entropy};
+use crate::math::{Dictionary, Kernel, PreparedDictionary};
+
+/// Weights are multiples of `1 / WEIGHT_ONE`.
+pub(crate) const WEIGHT_ONE: i32 = 64;
+/// An atom's sensors are told apart to this share of the bound.
+const SHARE_OF_BOUND: f64 = 0.5;
+/// Without a bound: to this share of the sensor's standard deviation.
+const SHARE_OF_DEVIATION: f64 = 1.0 / 32.0;
+/// Atoms deviate from their centre by at most this many steps.
+const MOST_STEPS: f64 = 16_000.0;
+const VERSION: u8 = 1;
+/// Sensors and atoms there can be.
+const MOST_SENSORS: usize = 1 << 24;
+
+/// Atoms as integers, and what coding with them needs.
+#[derive(Debug)]
+pub struct Codebook {
+    steps: Vec<f64>,
+    centre: Vec<i64>,
+    /// Atom after atom.
+    atoms: Vec<i32>,
+    /// What sensors are divided by before they are compared.
+    scales: Vec<f64>,
+    lambda: f64,
+    kernel: Arc<dyn Kernel>,
+    /// The same atoms in scaled sensors, for the coder.
+    prepared: PreparedDictionary,
+    /// `<x_i - c, x_j - c>` in scaled sensors.
+    products: Vec<f64>,
+    hash: u128,
+    bytes: Vec<u8>,
+}
+
+impl Codebook {
+    /// Rounds the atoms of a dictionary of scaled sensors. `deviations` are the sensors' own, unscaled.
+    pub fn new(dictionary: &Dictionary, scales: Vec<f64>, deviations: &[f64], bound: Bound) -> Result<Self> {
+        let (dim, count) = (dictionary.dim(), dictionary.len());
+        let value = |atom: usize, sensor: usize| dictionary.atom(atom)[sensor] * scales[sensor];
+        let mut steps = Vec::with_capacity(dim);
+        let mut centre = Vec::with_capacity(dim);
+        for sensor in 0..dim {
+            let mean = (0..count).map(|atom| value(atom, sensor)).sum::<f64>() / count as f64;
+            let spread = (0..count).map(|atom| (value(atom, sensor) - mean).abs()).fold(0.0, f64::max);
+            let wanted = match bound {
+                Bound::MaxError(bound) => SHARE_OF_BOUND * bound,
+                Bound::MaxRelativeError(bound) => SHARE_OF_BOUND * bound * (mean.abs() + deviations[sensor]),
+                Bound::Lossless => 0.0,
+                Bound::None => SHARE_OF_DEVIATION * deviations[sensor],
+            };
+            let mut step = wanted.max(spread / MOST_STEPS).max(mean.abs() / (1u64 << 40) as f64);
+            if !(step.is_normal() && step.recip().is_normal()) {
+                step = 1.0;
+            }
+            steps.push(step);
+            centre.push((mean / step).round() as i64);
+        }
+        let mut atoms = Vec::with_capacity(count * dim);
+        for atom in 0..count {
+            for sensor in 0..dim {
+                let steps = (value(atom, sensor) / steps[sensor]).round() - centre[sensor] as f64;
+                atoms.push(steps as i32);
+            }
+        }
+        Self::assemble(steps, centre, atoms, scales, dictionary.lambda(), dictionary.kernel().clone())
+    }
+
+    fn assemble(
+        steps: Vec<f64>,
+        centre: Vec<i64>,
+        atoms: Vec<i32>,
+        scales: Vec<f64>,
+        lambda: f64,
+        kernel: Arc<dyn Kernel>,
+    ) -> Result<Self> {
+        let dim = steps.len();
+        let scaled: Vec<f64> = atoms
+            .iter()
+            .enumerate()
+            .map(|(i, steps_off)| {
+                let sensor = i % dim;
+                steps[sensor] * (centre[sensor] as f64 + f64::from(*steps_off)) / scales[sensor]
+            })
+            .collect();
+        let relative: Vec<f64> = atoms
+            .iter()
+            .enumerate()
+            .map(|(i, steps_off)| steps[i % dim] * f64::from(*steps_off) / scales[i % dim])
+            .collect();
+        let rows: Vec<&[f64]> = relative.chunks_exact(dim).collect();
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
+        let products = rows.iter().flat_map(|a| rows.iter().map(move |b| dot(a, b))).collect();
+        let dictionary = Dictionary::new(scaled, dim, kernel.clone(), lambda, None)?;
+        let prepared = PreparedDictionary::new(dictionary)?;
+        let mut codebook =
+            Self { steps, centre, atoms, scales, lambda, kernel, prepared, products, hash: 0, bytes: Vec::new() };
+        codebook.bytes = codebook.write();
+        codebook.hash = XxHash3_128::oneshot(&codebook.bytes);
+        Ok(codebook)
+    }
+
+    /// How many sensors.
+    pub fn sensors(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// How many atoms.
+    pub fn atoms(&self) -> usize {
+        self.atoms.len() / self.sensors()
+    }
+
+    /// The penalty that signals are coded with.
+    pub fn lambda(&self) -> f64 {
+        self.lambda
+    }
+
+    /// The kernel that signals are compared with.
+    pub fn kernel(&self) -> &Arc<dyn Kernel> {
+        &self.kernel
+    }
+
+    /// A hash of the content, as text.
+    pub fn hash(&self) -> String {
+        format!("{:032x}", self.hash)
+    }
+
+    /// The content as bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(super) fn prepared(&self) -> &PreparedDictionary {
+        &self.prepared
+    }
+
+    pub(super) fn scales(&self) -> &[f64] {
+        &self.scales
+    }
+
+    /// `<x_i - c, x_j - c>` in scaled sensors.
+    pub(super) fn product(&self, i: usize, j: usize) -> f64 {
+        self.products[i * self.atoms() + j]
+    }
+
+    /// The value of the centre.
+    pub(super) fn centre(&self, sensor: usize) -> f64 {
+        self.steps[sensor] * self.centre[sensor] as f64
+    }
+
+    /// An atom's deviation from the centre in steps.
+    pub(super) fn atom(&self, atom: usize) -> &[i32] {
+        &self.atoms[atom * self.sensors()..(atom + 1) * self.sensors()]
+    }
+
+    pub(super) fn step(&self, sensor: usize) -> f64 {
+        self.steps[sensor]
+    }
+
+    /// Predicts one sensor from the sum of weighted atoms. Sensors that the codebook does not know are
+    /// predicted as 0.
+    #[inline(always)]
+    pub(super) fn predict(&self, sensor: usize, weighted: i64) -> f64 {
+        match self.steps.get(sensor) {
+            Some(step) => {
+                let sum = i64::from(WEIGHT_ONE).wrapping_mul(self.centre[sensor]).wrapping_add(weighted);
+                step / f64::from(WEIGHT_ONE) * sum as f64
+            }
+            None => 0.0,
+        }
+    }
+
+    fn write(&self) -> Vec<u8> {
+        let mut bytes = vec![VERSION];
+        write_varint(&mut bytes, self.sensors() as u64);
+        write_varint(&mut bytes, self.atoms() as u64);
+        write_floats(&mut bytes, &self.steps);
+        write_floats(&mut bytes, &self.scales);
+        let mut integers = self.centre.clone();
+        integers.extend(self.atoms.iter().map(|steps| i64::from(*steps)));
+        entropy::encode(&mut integers, self.sensors(), None, &mut bytes);
+        bytes
+    }
+
+    /// Reads what `bytes` gave; kernel and penalty are kept elsewhere.
+    pub(super) fn read(bytes: &[u8], lambda: f64, kernel: Arc<dyn Kernel>) -> Result<Self> {
+        let mut reader = Reader(bytes);
+        let version = reader.byte()?;
+        if version != VERSION {
+            return Err(ArchiveError::NewerVersion { found: version.into(), known: VERSION.into() });
+        }
+        let sensors = reader.size(MOST_SENSORS)?;
+        let atoms = reader.size(Dictionary::MOST_ATOMS)?;
+        let steps = read_floats(&mut reader, sensors)?;
+        let scales = read_floats(&mut reader, sensors)?;
+        let integers = entropy::decode(&mut reader, atoms + 1, sensors, None)?;
+        let (centre, deviations) = integers.split_at(sensors);
+        let deviations: std::result::Result<Vec<i32>, _> = deviations.iter().map(|v| i32::try_from(*v)).collect();
+        let deviations = deviations.map_err(|_| ArchiveError::corrupt("an atom is out of range"))?;
+        Self::assemble(steps, centre.to_vec(), deviations, scales, lambda, kernel)
+    }
+}
+
+/// Positive floats; one alone where all are equal.
+fn write_floats(bytes: &mut Vec<u8>, values: &[f64]) {
+    let equal = values.iter().all(|value| *value == values[0]);
+    bytes.push(u8::from(equal));
+    for value in &values[..if equal { values.len().min(1) } else { values.len() }] {
+        bytes.extend_from_slice(&value.to_le_bytes());
+    }
+}
+
+fn read_floats(reader: &mut Reader<'_>, count: usize) -> Result<Vec<f64>> {
+    let equal = reader.byte()? == 1;
+    let stored = if equal { count.min(1) } else { count };
+    let mut values = Vec::with_capacity(count.min(reader.0.len()));
+    for _ in 0..stored {
+        let value = f64::from_le_bytes(reader.array()?);
+        if !value.is_normal() || value < 0.0 {
+            return Err(ArchiveError::corrupt(format!("a scale of {value}")));
+        }
+        values.push(value);
+    }
+    if let (true, Some(value)) = (equal, values.first().copied()) {
+        values.resize(count, value);
+    }
+    Ok(values)
+}

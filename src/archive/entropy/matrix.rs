@@ -1,0 +1,272 @@
+//! A matrix of integers, coded with what is known about their neighbours.
+//!
+//! Rows follow each other in time, columns are sensors. Each integer is foretold from its column's last
+//! one and from the one a period ago; what is left is a symbol, coded with frequencies that depend on how
+//! much its neighbours deviated: in time, in the row, a period ago, and in its column on average. Where
+//! they lean to one side the sign is taken relative to it.
+
+use super::contexts::{self, COLUMNS, CONTEXTS, Counts, NEIGHBOURS, ROW, Tables, log_level};
+use super::rans::{self, Decoder};
+use super::symbols::{self, PlainBits, PlainReader, SYMBOLS};
+use crate::archive::Result;
+use crate::archive::bytes::{Reader, write_part, write_varint};
+
+/// How an integer is foretold: shares, in quarters, of the last one and of the one a period ago. The
+/// first few do without a period.
+const FORECASTS: [(i64, i64); 8] = [(0, 0), (2, 0), (3, 0), (4, 0), (0, 2), (0, 4), (2, 2), (1, 3)];
+const FORECASTS_WITHOUT_PERIOD: usize = 4;
+/// Rows looked at to choose forecasts.
+const ROWS_TRIED: usize = 512;
+/// A forecast must save this share, in percent, of the one it replaces.
+const WORTHWHILE: u64 = 2;
+/// Periods tried, and integers looked at for each.
+const LONGEST_PERIOD: usize = 4096;
+const PERIOD_SAMPLES: usize = 192;
+/// A period must save this share, in percent.
+const PERIOD_WORTHWHILE: u64 = 8;
+
+/// What the writer found out about the columns.
+#[derive(Debug)]
+struct Plan {
+    /// 0 for none.
+    period: usize,
+    /// Which forecast each column has, and its level of deviations.
+    columns: Vec<(u8, u8)>,
+}
+
+/// Writes the integers; where `coded` says no they must be 0 and are not written.
+pub(in crate::archive) fn encode(values: &mut [i64], columns: usize, coded: Option<&[bool]>, bytes: &mut Vec<u8>) {
+    let plan = Plan::new(values, columns);
+    let mut found: Vec<(u16, u8)> = Vec::with_capacity(values.len());
+    let mut plain = PlainBits::default();
+    let mut counts: Counts = vec![[0; SYMBOLS]; CONTEXTS];
+    walk(values, coded, &plan, |context, residual| {
+        let (symbol, bits, rest) = symbols::split(residual);
+        if bits > 0 {
+            plain.push(rest, bits);
+        }
+        counts[context][usize::from(symbol)] += 1;
+        found.push((context as u16, symbol));
+        residual
+    });
+    let tables = Tables::from_counts(&counts);
+    write_varint(bytes, plan.period as u64);
+    bytes.extend(plan.columns.iter().map(|(forecast, level)| forecast << 4 | level));
+    tables.write(bytes);
+    let pairs = found.iter().rev();
+    rans::encode(pairs.map(|(context, symbol)| (tables.table(usize::from(*context)), *symbol)), bytes);
+    write_part(bytes, &plain.finish());
+}
+
+/// Reads `rows` rows, or fewer than were written.
+pub(in crate::archive) fn decode(
+    reader: &mut Reader<'_>,
+    rows: usize,
+    columns: usize,
+    coded: Option<&[bool]>,
+) -> Result<Vec<i64>> {
+    let period = reader.size(LONGEST_PERIOD)?;
+    let described = reader.take(columns)?;
+    let column = |byte: &u8| (byte >> 4 & 7, byte & 7);
+    let plan = Plan { period, columns: described.iter().map(column).collect() };
+    let tables = Tables::read(reader)?;
+    let mut decoder = Decoder::new(reader)?;
+    let mut plain = PlainReader::new(reader)?;
+    let mut values = vec![0; rows * columns];
+    walk(&mut values, coded, &plan, |context, _| {
+        let symbol = decoder.symbol(tables.table(context));
+        symbols::join(symbol, &mut plain)
+    });
+    Ok(values)
+}
+
+/// Goes through the integers in order, calling `code` with the context and what the forecast left of
+/// each. What `code` gives is taken for what was left.
+#[inline(always)]
+fn walk(values: &mut [i64], coded: Option<&[bool]>, plan: &Plan, mut code: impl FnMut(usize, i64) -> i64) {
+    let columns = plan.columns.len();
+    if columns == 0 {
+        return;
+    }
+    let nothing = vec![0i64; columns];
+    // Sizes of what was left, one and two rows and a period ago.
+    let mut last_sizes = vec![0u32; columns];
+    let mut sizes_before = vec![0u32; columns];
+    let mut period_sizes = vec![0u32; plan.period * columns];
+    for row in 0..values.len() / columns {
+        let (before, rest) = values.split_at_mut(row * columns);
+        let now = &mut rest[..columns];
+        let back = |rows: usize| match row.checked_sub(rows) {
+            Some(row) if rows > 0 => &before[row * columns..(row + 1) * columns],
+            _ => &nothing[..],
+        };
+        let (last, period_ago) = (back(1), back(plan.period));
+        let slot = if plan.period > 0 { row % plan.period * columns } else { 0 };
+        // Without a period the row before last stands in for it.
+        let of_period: &mut [u32] = if plan.period > 0 { &mut period_sizes[slot..slot + columns] } else { &mut [] };
+        let coded = coded.map(|coded| &coded[row * columns..(row + 1) * columns]);
+        let (mut left, mut two_left, mut left_value, mut row_mean) = (0u32, 0u32, 0i64, 0u32);
+        for i in 0..columns {
+            if coded.is_some_and(|coded| !coded[i]) {
+                continue;
+            }
+            let (forecast, level) = plan.columns[i];
+            let (of_last, of_period_ago) = FORECASTS[usize::from(forecast)];
+            let weighted = of_last.wrapping_mul(last[i]).wrapping_add(of_period_ago.wrapping_mul(period_ago[i]));
+            let foretold = quarter(weighted);
+            let period_size = of_period.get(i).copied().unwrap_or(sizes_before[i]);
+            let deviation = 3 * last_sizes[i] + 2 * sizes_before[i] + 2 * period_size + 2 * left + two_left;
+            let mut lean = 2 * last[i].wrapping_sub(foretold).clamp(-8, 8) + left_value.clamp(-4, 4);
+            if plan.period > 0 {
+                lean += 2 * period_ago[i].wrapping_sub(foretold).clamp(-8, 8);
+            }
+            let neighbours = log_level(deviation).min(NEIGHBOURS - 1);
+            let row_level = log_level(row_mean >> 5).min(ROW - 1);
+            let context = ((neighbours * COLUMNS + usize::from(level)) * ROW + row_level) * 2 + usize::from(lean != 0);
+            let sided = |residual: i64| if lean < 0 { residual.wrapping_neg() } else { residual };
+            let residual = sided(code(context, sided(now[i].wrapping_sub(foretold))));
+            now[i] = residual.wrapping_add(foretold);
+            let size = size(residual);
+            sizes_before[i] = last_sizes[i];
+            last_sizes[i] = size;
+            if let Some(of_period) = of_period.get_mut(i) {
+                *of_period = size;
+            }
+            two_left = left;
+            left = size;
+            left_value = residual;
+            row_mean = (15 * row_mean + (size.min(0xFFF) << 8)) >> 4;
+        }
+    }
+}
+
+/// A quarter, rounded to the nearest.
+#[inline(always)]
+fn quarter(value: i64) -> i64 {
+    value.wrapping_add(if value >= 0 { 2 } else { 1 }) >> 2
+}
+
+/// Magnitudes beyond this make no difference to contexts.
+#[inline(always)]
+fn size(value: i64) -> u32 {
+    value.unsigned_abs().min(1 << 20) as u32
+}
+
+impl Plan {
+    fn new(values: &[i64], columns: usize) -> Self {
+        let rows = values.len().checked_div(columns).unwrap_or(0);
+        let period = find_period(values, columns, rows);
+        let forecasts = if period > 0 { FORECASTS.len() } else { FORECASTS_WITHOUT_PERIOD };
+        let mut costs = vec![[0u64; FORECASTS.len()]; columns];
+        let step = (rows / ROWS_TRIED).max(1);
+        for row in (0..rows).step_by(step) {
+            for (i, costs) in costs.iter_mut().enumerate() {
+                let last = at(values, columns, row, i, 1);
+                let period_ago = at(values, columns, row, i, period);
+                for (cost, (a, b)) in costs.iter_mut().zip(FORECASTS).take(forecasts) {
+                    let weighted = a.wrapping_mul(last).wrapping_add(b.wrapping_mul(period_ago));
+                    *cost += cost_of(values[row * columns + i].wrapping_sub(quarter(weighted)));
+                }
+            }
+        }
+        let tried = rows.div_ceil(step).max(1) as u64;
+        let describe = |costs: &[u64; FORECASTS.len()]| {
+            let mut best = 0;
+            for forecast in 1..forecasts {
+                if costs[forecast] * 100 < costs[best] * (100 - WORTHWHILE) {
+                    best = forecast;
+                }
+            }
+            let level = (4 * costs[best] / (3 * tried)).min(COLUMNS as u64 - 1);
+            (best as u8, level as u8)
+        };
+        Self { period, columns: costs.iter().map(describe).collect() }
+    }
+}
+
+/// What an integer costs, roughly, in half bits.
+fn cost_of(value: i64) -> u64 {
+    contexts::log_level(2 * size(value)) as u64
+}
+
+/// The integer some rows back, 0 where there is none.
+fn at(values: &[i64], columns: usize, row: usize, column: usize, back: usize) -> i64 {
+    match row.checked_sub(back) {
+        Some(row) if back > 0 => values[row * columns + column],
+        _ => 0,
+    }
+}
+
+/// How many rows ago integers were most like now's, if that helps.
+fn find_period(values: &[i64], columns: usize, rows: usize) -> usize {
+    let longest = (rows / 2).min(LONGEST_PERIOD);
+    if longest < 2 {
+        return 0;
+    }
+    // Spread over the second half, where every period reaches back to something.
+    let first = longest * columns;
+    let stride = ((values.len() - first) / PERIOD_SAMPLES).max(1);
+    // A stride that is prime to the columns would be better; adding one column's worth of drift is enough.
+    let samples: Vec<usize> =
+        (0..PERIOD_SAMPLES).map(|k| first + k * stride + k % columns).filter(|i| *i < values.len()).collect();
+    let cost = |back: usize| -> u64 {
+        samples.iter().map(|i| cost_of(values[*i].wrapping_sub(values[*i - back * columns]))).sum()
+    };
+    let alone: u64 = samples.iter().map(|i| cost_of(values[*i])).sum();
+    let without = alone.min(cost(1));
+    let (best, period) = (2..=longest).map(|back| (cost(back), back)).min().unwrap_or((u64::MAX, 0));
+    if best * 100 < without * (100 - PERIOD_WORTHWHILE) { period } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn matrices_come_back(
+            columns in 1usize..9,
+            small in prop::collection::vec(-3i64..4, 0..400),
+            wild in prop::collection::vec((0usize..400, any::<i64>()), 0..8),
+            holes in any::<u64>(),
+        ) {
+            let mut values = small;
+            values.truncate(values.len() / columns * columns);
+            for (place, value) in wild {
+                if let Some(slot) = values.get_mut(place) {
+                    *slot = value;
+                }
+            }
+            let coded: Vec<bool> = (0..values.len()).map(|i| holes >> (i % 64) & 1 == 1).collect();
+            for coded in [None, Some(&coded[..])] {
+                let mut given: Vec<i64> = values.clone();
+                for (i, value) in given.iter_mut().enumerate() {
+                    if coded.is_some_and(|coded| !coded[i]) {
+                        *value = 0;
+                    }
+                }
+                let mut bytes = Vec::new();
+                encode(&mut given.clone(), columns, coded, &mut bytes);
+                let rows = given.len() / columns;
+                let read = decode(&mut Reader(&bytes), rows, columns, coded).expect("what was written");
+                prop_assert_eq!(&read, &given);
+                let some = decode(&mut Reader(&bytes), rows / 2, columns, coded).expect("a part of it");
+                prop_assert_eq!(&some[..], &given[..some.len()]);
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), rows in 0usize..9) {
+            let _ = decode(&mut Reader(&bytes), rows, 5, None);
+        }
+    }
+
+    #[test]
+    fn regular_data_is_small() {
+        let mut values: Vec<i64> = (0..20_000i64).map(|i| (i * i) % 7 / 6).collect();
+        let mut bytes = Vec::new();
+        encode(&mut values, 10, None, &mut bytes);
+        assert!(bytes.len() < 700, "{} bytes", bytes.len());
+    }
+}

@@ -1,0 +1,96 @@
+//! What can go wrong with an archive.
+
+use arrow::error::ArrowError;
+use parquet::errors::ParquetError;
+use thiserror::Error;
+
+use crate::columnar::ColumnarError;
+use crate::math::MathError;
+
+/// An error of the archive layer.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ArchiveError {
+    /// Data that is not what was written.
+    #[error("corrupt archive: {0}; it was changed or cut since it was written")]
+    Corrupt(String),
+    /// A file of a later version.
+    #[error("archive format version {found}, this program reads up to {known}; use a newer sparrow")]
+    NewerVersion {
+        /// The version found.
+        found: u32,
+        /// The latest version known.
+        known: u32,
+    },
+    /// A folder without an archive.
+    #[error("no archive at {0}: there is no archive.json; `sparrow compress` makes one")]
+    NotAnArchive(String),
+    /// An archive where a new one should go.
+    #[error("{0} exists already; choose another place or pass --overwrite")]
+    Exists(String),
+    /// The beginnings of another archive where a new one should go.
+    #[error("{0} holds the beginning of another archive; remove it first")]
+    OtherJob(String),
+    /// A table that does not fit the layout asked for.
+    #[error("{0}")]
+    Layout(String),
+    /// A value that breaks the promise on its error; never published.
+    #[error("signal {signal}, sensor {sensor}: {value} would come back as {decoded}; please report this")]
+    Broken {
+        /// The signal within its block.
+        signal: usize,
+        /// The sensor.
+        sensor: usize,
+        /// The value, as text.
+        value: String,
+        /// What decoding gives.
+        decoded: String,
+    },
+    /// The work was ended from outside.
+    #[error("cancelled")]
+    Cancelled,
+    /// What went wrong with one file.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: String,
+        /// What went wrong.
+        source: Box<ArchiveError>,
+    },
+    /// An error of the numerics.
+    #[error(transparent)]
+    Math(#[from] MathError),
+    /// An error of the columnar layer.
+    #[error(transparent)]
+    Columnar(#[from] ColumnarError),
+    /// An error of Arrow.
+    #[error(transparent)]
+    Arrow(#[from] ArrowError),
+    /// An error of Parquet.
+    #[error(transparent)]
+    Parquet(#[from] ParquetError),
+    /// An error of the object store.
+    #[error(transparent)]
+    Store(#[from] object_store::Error),
+    /// An error of the file system.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// A description that is not what it should be.
+    #[error("corrupt archive: its description cannot be read: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl ArchiveError {
+    pub(crate) fn corrupt(what: impl Into<String>) -> Self {
+        Self::Corrupt(what.into())
+    }
+
+    pub(crate) fn layout(what: impl Into<String>) -> Self {
+        Self::Layout(what.into())
+    }
+
+    /// Says which file it is about.
+    pub(crate) fn at(self, path: impl Into<String>) -> Self {
+        Self::File { path: path.into(), source: Box::new(self) }
+    }
+}

@@ -1,0 +1,199 @@
+//! What a data file says about itself, in its Parquet footer.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use serde::{Deserialize, Serialize};
+
+use super::block::ErrorSums;
+use super::layout::{Layout, Table};
+use super::quantiser::Bound;
+use super::{ArchiveError, FORMAT_VERSION, Result};
+
+/// The key of the description in the footer.
+pub(crate) const KEY: &str = "sparrow";
+
+/// The description of a data file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Footer {
+    pub version: u32,
+    /// The hash of the dictionary's content.
+    pub dictionary: String,
+    pub coder: String,
+    pub lambda: f64,
+    pub bound: Bound,
+    pub layout: Layout,
+    pub values: Vec<ValueColumns>,
+    /// Sensors that are coded together at most.
+    pub group_sensors: usize,
+    /// The column with the codes; the others follow it, one for each group.
+    pub code_column: usize,
+    /// A hash of what the file was made from.
+    pub source: String,
+    pub error: ErrorSums,
+    pub row_groups: Vec<RowGroup>,
+}
+
+/// Neighbouring value columns of one type.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ValueColumns {
+    /// The place of the first in the original table.
+    position: usize,
+    names: Vec<String>,
+    #[serde(flatten)]
+    data_type: ValueType,
+    nullable: bool,
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    metadata: std::collections::BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct ValueType {
+    #[serde(rename = "type")]
+    number: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    list: Option<ListType>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct ListType {
+    kind: ListKind,
+    item: String,
+    item_nullable: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ListKind {
+    List,
+    LargeList,
+    FixedSizeList(i32),
+}
+
+/// One row group: its error, and the hashes of its column chunks.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct RowGroup {
+    pub signals: usize,
+    pub max_error: f64,
+    pub nmae: f64,
+    pub nrmse: f64,
+    /// XXH3-64 of each column chunk's bytes, in hexadecimal.
+    pub hashes: Vec<String>,
+}
+
+const NUMBERS: [(&str, DataType); 10] = [
+    ("float64", DataType::Float64),
+    ("float32", DataType::Float32),
+    ("int8", DataType::Int8),
+    ("int16", DataType::Int16),
+    ("int32", DataType::Int32),
+    ("int64", DataType::Int64),
+    ("uint8", DataType::UInt8),
+    ("uint16", DataType::UInt16),
+    ("uint32", DataType::UInt32),
+    ("uint64", DataType::UInt64),
+];
+
+impl ValueType {
+    fn new(data_type: &DataType) -> Result<Self> {
+        let (item, list) = match data_type {
+            DataType::List(item) => (item.data_type(), Some((ListKind::List, item))),
+            DataType::LargeList(item) => (item.data_type(), Some((ListKind::LargeList, item))),
+            DataType::FixedSizeList(item, size) => (item.data_type(), Some((ListKind::FixedSizeList(*size), item))),
+            number => (number, None),
+        };
+        let known = NUMBERS.iter().find(|(_, known)| known == item);
+        let (name, _) =
+            known.ok_or_else(|| ArchiveError::layout(format!("values of type {data_type} cannot be coded")))?;
+        let list = list.map(|(kind, item)| ListType {
+            kind,
+            item: item.name().clone(),
+            item_nullable: item.is_nullable(),
+        });
+        Ok(Self { number: (*name).to_string(), list })
+    }
+
+    fn data_type(&self) -> Result<DataType> {
+        let known = NUMBERS.iter().find(|(name, _)| *name == self.number);
+        let (_, number) = known.ok_or_else(|| ArchiveError::corrupt(format!("type {}", self.number)))?;
+        Ok(match &self.list {
+            None => number.clone(),
+            Some(list) => {
+                let item: FieldRef = Arc::new(Field::new(&list.item, number.clone(), list.item_nullable));
+                match list.kind {
+                    ListKind::List => DataType::List(item),
+                    ListKind::LargeList => DataType::LargeList(item),
+                    ListKind::FixedSizeList(size) => DataType::FixedSizeList(item, size),
+                }
+            }
+        })
+    }
+}
+
+impl ValueColumns {
+    /// Describes the value columns of a table.
+    pub fn of(table: &Table) -> Result<Vec<Self>> {
+        let mut described: Vec<Self> = Vec::new();
+        // The layout lists wide columns in its own order; here the order is the table's.
+        let mut positions = table.values.clone();
+        positions.sort_unstable();
+        for position in positions {
+            let field = table.schema.field(position);
+            let data_type = ValueType::new(field.data_type())?;
+            let metadata = field.metadata().iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+            let alike = |last: &&mut Self| {
+                last.position + last.names.len() == position
+                    && last.data_type == data_type
+                    && last.nullable == field.is_nullable()
+                    && last.metadata == metadata
+            };
+            match described.last_mut().filter(alike) {
+                Some(last) => last.names.push(field.name().clone()),
+                None => described.push(Self {
+                    position,
+                    names: vec![field.name().clone()],
+                    data_type,
+                    nullable: field.is_nullable(),
+                    metadata,
+                }),
+            }
+        }
+        Ok(described)
+    }
+}
+
+impl Footer {
+    pub fn parse(text: &str) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Version {
+            version: u32,
+        }
+        let Version { version } = serde_json::from_str(text)?;
+        if version > FORMAT_VERSION {
+            return Err(ArchiveError::NewerVersion { found: version, known: FORMAT_VERSION });
+        }
+        Ok(serde_json::from_str(text)?)
+    }
+
+    /// The original table's columns, from the data file's.
+    pub fn original_schema(&self, physical: &Schema) -> Result<SchemaRef> {
+        let kept = physical.fields().get(..self.code_column).ok_or_else(missing)?;
+        let mut fields: Vec<FieldRef> = kept.to_vec();
+        for columns in &self.values {
+            for (i, name) in columns.names.iter().enumerate() {
+                let metadata = columns.metadata.clone().into_iter().collect();
+                let field = Field::new(name, columns.data_type.data_type()?, columns.nullable).with_metadata(metadata);
+                let position = columns.position + i;
+                if position > fields.len() {
+                    return Err(missing());
+                }
+                fields.insert(position, Arc::new(field));
+            }
+        }
+        Ok(Arc::new(Schema::new_with_metadata(fields, physical.metadata().clone())))
+    }
+}
+
+fn missing() -> ArchiveError {
+    ArchiveError::corrupt("a column is missing")
+}

@@ -1,0 +1,399 @@
+//! How a table holds its signals, and the way from its rows to cells and back.
+//!
+//! | layout | signal | sensor |
+//! |---|---|---|
+//! | list | a row | a position in the list |
+//! | wide | a row | a column |
+//! | long | all rows of one time | a series |
+//! | window | so many rows one after the other, of one series | a position in the window |
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, OffsetSizeTrait, RecordBatch};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::row::{RowConverter, SortField};
+use serde::{Deserialize, Serialize};
+
+use super::block::{Cell, Cells, Group};
+use super::number::{Number, read_values, to_array};
+use super::{ArchiveError, Result};
+use crate::columnar::Lists;
+
+/// How a table holds its signals.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// One column of lists, all of one length.
+    List {
+        /// The column.
+        column: String,
+    },
+    /// A column per sensor.
+    Wide {
+        /// The columns.
+        columns: Vec<String>,
+    },
+    /// A row per time and series.
+    Long {
+        /// Rows of one time are one signal.
+        time: String,
+        /// Which series a row belongs to.
+        series: String,
+        /// The values.
+        value: String,
+    },
+    /// Series cut into windows.
+    Window {
+        /// The values.
+        column: String,
+        /// Which series a row belongs to: a window ends where it changes.
+        series: Option<String>,
+        /// Values in a window.
+        length: usize,
+    },
+}
+
+/// A layout in a table.
+#[derive(Debug, Clone)]
+pub(crate) struct Table {
+    pub layout: Layout,
+    pub schema: SchemaRef,
+    /// Columns that are coded.
+    pub values: Vec<usize>,
+    /// Columns that are kept.
+    pub kept: Vec<usize>,
+    /// Series in the order of sensors, for the long layout.
+    pub series: Vec<String>,
+}
+
+/// Where the signals of some rows are.
+#[derive(Debug)]
+pub(crate) struct Placement {
+    /// The row that each signal's code is kept in.
+    pub first_rows: Vec<usize>,
+    pub sensors: usize,
+    /// The cell of every row, where a row is a cell and not a signal.
+    cell_of_row: Option<Vec<usize>>,
+}
+
+impl Layout {
+    /// The columns that hold the values.
+    pub fn value_columns(&self) -> Vec<&str> {
+        match self {
+            Self::List { column } | Self::Window { column, .. } => vec![column],
+            Self::Wide { columns } => columns.iter().map(String::as_str).collect(),
+            Self::Long { value, .. } => vec![value],
+        }
+    }
+
+    /// The kept columns that say where a value belongs.
+    pub(crate) fn key_columns(&self) -> Vec<&str> {
+        match self {
+            Self::Long { time, series, .. } => vec![time, series],
+            Self::Window { series: Some(series), .. } => vec![series],
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Table {
+    /// Finds the layout's columns in a table.
+    pub fn new(layout: Layout, schema: SchemaRef, series: Vec<String>) -> Result<Self> {
+        let mut values = Vec::new();
+        for name in layout.value_columns() {
+            values.push(column(&schema, name)?);
+        }
+        for name in layout.key_columns() {
+            let key = column(&schema, name)?;
+            if values.contains(&key) {
+                return Err(ArchiveError::layout(format!("column {name} cannot be both a key and the value")));
+            }
+        }
+        if values.is_empty() {
+            return Err(ArchiveError::layout("no columns to code"));
+        }
+        let kept = (0..schema.fields().len()).filter(|i| !values.contains(i)).collect();
+        let table = Self { layout, schema, values, kept, series };
+        for value in &table.values {
+            table.check_type(table.schema.field(*value))?;
+        }
+        if let Layout::Window { length: 0, .. } = table.layout {
+            return Err(ArchiveError::layout("a window must have at least one value"));
+        }
+        Ok(table)
+    }
+
+    fn check_type(&self, field: &Field) -> Result<()> {
+        let found = match (&self.layout, item_type(field.data_type())) {
+            (Layout::List { .. }, Some(item)) => Number::of(item),
+            (Layout::List { .. }, None) => None,
+            _ => Number::of(field.data_type()),
+        };
+        let wanted = if matches!(self.layout, Layout::List { .. }) { "lists of numbers" } else { "numbers" };
+        found.map(|_| ()).ok_or_else(|| {
+            ArchiveError::layout(format!("column {} has type {}; expected {wanted}", field.name(), field.data_type()))
+        })
+    }
+
+    /// The type of the numbers of a value column.
+    fn number_type(&self, value: usize) -> &DataType {
+        let data_type = self.schema.field(value).data_type();
+        item_type(data_type).unwrap_or(data_type)
+    }
+
+    /// Sensors by type, at most `most` together. More sensors than were known when the dictionary was
+    /// learned belong to the last group.
+    pub fn groups(&self, sensors: usize, most: usize) -> Vec<Group> {
+        if !matches!(self.layout, Layout::Wide { .. }) {
+            let data_type = self.number_type(self.values[0]).clone();
+            return vec![Group { sensors: (0..sensors).collect(), data_type }];
+        }
+        let mut groups: Vec<Group> = Vec::new();
+        for (sensor, value) in self.values.iter().enumerate() {
+            let data_type = self.number_type(*value);
+            let open = groups.iter_mut().rev().find(|group| group.data_type == *data_type);
+            match open.filter(|group| group.sensors.len() < most.max(1)) {
+                Some(group) => group.sensors.push(sensor),
+                None => groups.push(Group { sensors: vec![sensor], data_type: data_type.clone() }),
+            }
+        }
+        groups
+    }
+
+    /// How many sensors a table has whatever its rows, where the layout says so.
+    pub fn fixed_sensors(&self) -> Option<usize> {
+        match &self.layout {
+            Layout::Wide { columns } => Some(columns.len()),
+            Layout::Window { length, .. } => Some(*length),
+            Layout::List { .. } | Layout::Long { .. } => None,
+        }
+    }
+
+    /// Finds the signals of a block. `keys` has the key columns; `null_rows` is what is known of NULL
+    /// lists; `sensors` is the length of lists.
+    pub fn place(&self, rows: usize, keys: &[ArrayRef], null_rows: Option<&NullBuffer>, sensors: usize) -> Result<Placement> {
+        match &self.layout {
+            Layout::List { .. } => {
+                let present = |row: &usize| null_rows.is_none_or(|nulls| nulls.is_valid(*row));
+                let first_rows = (0..rows).filter(present).collect();
+                Ok(Placement { first_rows, sensors, cell_of_row: None })
+            }
+            Layout::Wide { columns } => {
+                Ok(Placement { first_rows: (0..rows).collect(), sensors: columns.len(), cell_of_row: None })
+            }
+            Layout::Window { length, .. } => {
+                let changes = keys.first().map(changes).transpose()?;
+                let mut first_rows = Vec::new();
+                let mut cells = Vec::with_capacity(rows);
+                let mut position = *length;
+                for row in 0..rows {
+                    let ends = changes.as_ref().is_some_and(|changes| changes[row]);
+                    if position == *length || ends {
+                        first_rows.push(row);
+                        position = 0;
+                    }
+                    cells.push((first_rows.len() - 1) * length + position);
+                    position += 1;
+                }
+                Ok(Placement { first_rows, sensors: *length, cell_of_row: Some(cells) })
+            }
+            Layout::Long { .. } => self.place_long(rows, keys),
+        }
+    }
+
+    fn place_long(&self, rows: usize, keys: &[ArrayRef]) -> Result<Placement> {
+        let [time, series] = keys else {
+            return Err(ArchiveError::corrupt("the time or the series is missing"));
+        };
+        let names = cast(series, &DataType::Utf8)?;
+        let names = names.as_string::<i32>();
+        let mut sensor_of: HashMap<Option<&str>, usize> =
+            self.series.iter().enumerate().map(|(sensor, name)| (Some(name.as_str()), sensor)).collect();
+        let converter = RowConverter::new(vec![SortField::new(time.data_type().clone())])?;
+        let times = converter.convert_columns(std::slice::from_ref(time))?;
+        // A series that occurs again at the same time begins another signal.
+        let mut signal_of: HashMap<(&[u8], usize), usize> = HashMap::new();
+        let mut occurrences: HashMap<(&[u8], usize), usize> = HashMap::new();
+        let mut first_rows = Vec::new();
+        let mut places = Vec::with_capacity(rows);
+        for row in 0..rows {
+            let next = sensor_of.len();
+            let sensor = *sensor_of.entry(names.is_valid(row).then(|| names.value(row))).or_insert(next);
+            let time = times.row(row).data();
+            let occurrence = occurrences.entry((time, sensor)).or_insert(0);
+            let signal = *signal_of.entry((time, *occurrence)).or_insert_with(|| {
+                first_rows.push(row);
+                first_rows.len() - 1
+            });
+            *occurrence += 1;
+            places.push((signal, sensor));
+        }
+        let sensors = sensor_of.len();
+        let cells = places.into_iter().map(|(signal, sensor)| signal * sensors + sensor).collect();
+        Ok(Placement { first_rows, sensors, cell_of_row: Some(cells) })
+    }
+
+    /// The key columns of a batch of the whole table.
+    pub fn keys(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+        let names = self.layout.key_columns();
+        names.into_iter().map(|name| Ok(batch.column(column(batch.schema_ref(), name)?).clone())).collect()
+    }
+
+    /// The cells of a block, and where they are. `sensors` is the length of lists, where it is known.
+    pub fn cells(&self, batch: &RecordBatch, sensors: Option<usize>) -> Result<(Cells, Placement)> {
+        let first = batch.column(self.values[0]);
+        let rows = batch.num_rows();
+        if let Layout::List { column } = &self.layout {
+            let lists = Lists::new(first.as_ref())
+                .ok_or_else(|| ArchiveError::layout(format!("column {column} does not hold lists")))?;
+            let valid = |row: &usize| first.is_valid(*row);
+            let length = sensors.or_else(|| (0..rows).find(valid).map(|row| lists.ranges[row].len())).unwrap_or(0);
+            if let Some(row) = (0..rows).filter(valid).find(|row| lists.ranges[*row].len() != length) {
+                return Err(ArchiveError::layout(format!(
+                    "column {column}, row {row} of its block: {} values where others have {length}",
+                    lists.ranges[row].len()
+                )));
+            }
+            let placement = self.place(rows, &[], first.nulls(), length)?;
+            let mut cells = Cells::new(placement.signals(), length);
+            let mut all = vec![None; lists.child.len()];
+            read_values(&lists.child, &mut |i, value| all[i] = value)?;
+            for (signal, row) in placement.first_rows.iter().enumerate() {
+                for (sensor, i) in lists.ranges[*row].clone().enumerate() {
+                    cells.set(signal * length + sensor, all[i]);
+                }
+            }
+            return Ok((cells, placement));
+        }
+        let placement = self.place(rows, &self.keys(batch)?, None, 0)?;
+        let mut cells = Cells::new(placement.signals(), placement.sensors);
+        match &placement.cell_of_row {
+            Some(of_row) => read_values(first.as_ref(), &mut |row, value| cells.set(of_row[row], value))?,
+            None => {
+                for (sensor, value) in self.values.iter().enumerate() {
+                    let width = self.values.len();
+                    read_values(batch.column(*value), &mut |row, value| cells.set(row * width + sensor, value))?;
+                }
+            }
+        }
+        Ok((cells, placement))
+    }
+
+    /// One value column from the decoded cells of the group that holds it.
+    pub fn restore(&self, value: usize, placement: &Placement, rows: usize, group: &Group, cells: &Cells) -> Result<ArrayRef> {
+        let field = self.schema.field(value);
+        if let Layout::List { .. } = self.layout {
+            return restore_list(field, placement, rows, cells);
+        }
+        let places: Vec<usize> = match &placement.cell_of_row {
+            Some(of_row) => of_row.clone(),
+            None => {
+                // Cannot be absent: groups are made of the table's sensors.
+                let sensor = self.values.iter().position(|v| *v == value);
+                let column = group.sensors.iter().position(|s| Some(*s) == sensor);
+                let column = column.ok_or_else(|| ArchiveError::corrupt("a sensor has no group"))?;
+                (0..rows).map(|row| row * cells.sensors + column).collect()
+            }
+        };
+        number_array(field.data_type(), cells, places.into_iter())
+    }
+}
+
+impl Placement {
+    pub fn signals(&self) -> usize {
+        self.first_rows.len()
+    }
+
+    /// Which cells of a group there are.
+    pub fn present(&self, group: &Group) -> Vec<Cell> {
+        match &self.cell_of_row {
+            None => vec![Cell::Value; self.signals() * group.sensors.len()],
+            Some(of_row) => {
+                // Here a row is a cell, and there is one group with all sensors.
+                let mut present = vec![Cell::Absent; self.signals() * self.sensors];
+                of_row.iter().for_each(|cell| present[*cell] = Cell::Value);
+                present
+            }
+        }
+    }
+}
+
+fn restore_list(field: &Field, placement: &Placement, rows: usize, cells: &Cells) -> Result<ArrayRef> {
+    let length = cells.sensors;
+    let nulls = (placement.signals() < rows).then(|| {
+        let mut valid = vec![false; rows];
+        placement.first_rows.iter().for_each(|row| valid[*row] = true);
+        NullBuffer::from(valid)
+    });
+    fn offsets<O: OffsetSizeTrait>(item: &FieldRef, lengths: &[usize], values: ArrayRef, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
+        let offsets = OffsetBuffer::<O>::from_lengths(lengths.iter().copied());
+        Ok(Arc::new(GenericListArray::<O>::try_new(item.clone(), offsets, values, nulls)?))
+    }
+    let lengths: Vec<usize> = (0..rows)
+        .map(|row| if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) { length } else { 0 })
+        .collect();
+    let all = || number_array(item_type(field.data_type()).unwrap_or(&DataType::Null), cells, 0..cells.raw.len());
+    match field.data_type() {
+        DataType::List(item) => offsets::<i32>(item, &lengths, all()?, nulls),
+        DataType::LargeList(item) => offsets::<i64>(item, &lengths, all()?, nulls),
+        DataType::FixedSizeList(item, size) => {
+            // NULL rows have values too, which nobody sees.
+            let mut signal = 0;
+            let mut padded = Cells { sensors: length, ..Cells::default() };
+            for row_length in &lengths {
+                if *row_length == 0 {
+                    padded.raw.resize(padded.raw.len() + length, 0);
+                    padded.state.resize(padded.state.len() + length, if item.is_nullable() { Cell::Null } else { Cell::Value });
+                } else {
+                    let range = signal * length..(signal + 1) * length;
+                    padded.raw.extend_from_slice(&cells.raw[range.clone()]);
+                    padded.state.extend_from_slice(&cells.state[range]);
+                    signal += 1;
+                }
+            }
+            if length != *size as usize {
+                padded.raw.resize(rows * *size as usize, 0);
+                padded.state.resize(rows * *size as usize, if item.is_nullable() { Cell::Null } else { Cell::Value });
+            }
+            let values = number_array(item.data_type(), &padded, 0..padded.raw.len())?;
+            Ok(Arc::new(FixedSizeListArray::try_new(item.clone(), *size, values, nulls)?))
+        }
+        other => Err(ArchiveError::corrupt(format!("a list of type {other}"))),
+    }
+}
+
+fn number_array(data_type: &DataType, cells: &Cells, places: impl ExactSizeIterator<Item = usize> + Clone) -> Result<ArrayRef> {
+    let some_null = places.clone().any(|place| cells.state[place] != Cell::Value);
+    let valid = some_null
+        .then(|| places.clone().map(|place| cells.state[place] == Cell::Value).collect::<Vec<bool>>())
+        .map(NullBuffer::from);
+    to_array(data_type, &mut places.map(|place| cells.raw[place]), valid)
+}
+
+/// Where a column's value differs from the row before.
+fn changes(column: &ArrayRef) -> Result<Vec<bool>> {
+    let converter = RowConverter::new(vec![SortField::new(column.data_type().clone())])?;
+    let rows = converter.convert_columns(std::slice::from_ref(column))?;
+    Ok((0..rows.num_rows()).map(|row| row > 0 && rows.row(row) != rows.row(row - 1)).collect())
+}
+
+/// The type of a list's items.
+pub(super) fn item_type(data_type: &DataType) -> Option<&DataType> {
+    match data_type {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item.data_type()),
+        _ => None,
+    }
+}
+
+pub(super) fn column(schema: &Schema, name: &str) -> Result<usize> {
+    let names = || schema.fields().iter().map(|f| f.name().as_str()).collect::<Vec<_>>().join(", ");
+    let mut found = schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name);
+    match (found.next(), found.next()) {
+        (Some((index, _)), None) => Ok(index),
+        (Some(_), Some(_)) => Err(ArchiveError::layout(format!("there are several columns called {name}"))),
+        (None, _) => Err(ArchiveError::layout(format!("there is no column {name}; the columns are {}", names()))),
+    }
+}

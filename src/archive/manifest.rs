@@ -1,0 +1,145 @@
+//! `archive.json`: which files belong to an archive.
+//!
+//! It is written last, so that an archive is there as a whole or not at all. Its own hash is the value of
+//! `hash`, computed with that value empty.
+
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_128;
+
+use super::block::ErrorSums;
+use super::{ArchiveError, FORMAT_VERSION, Result};
+
+pub(crate) const FILE_NAME: &str = "archive.json";
+
+/// The list of an archive's files.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    pub version: u32,
+    pub dictionary: DictionaryEntry,
+    pub files: Vec<FileEntry>,
+    pub history: Vec<HistoryEntry>,
+    pub hash: String,
+}
+
+/// The dictionary's file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct DictionaryEntry {
+    pub bytes: u64,
+    /// XXH3-128 of the file.
+    pub hash: String,
+}
+
+/// One data file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FileEntry {
+    /// Where it is, relative to the archive.
+    pub path: String,
+    /// Its rows.
+    pub rows: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// XXH3-128 of the file.
+    pub hash: String,
+    /// Bytes of its footer.
+    pub footer_bytes: u64,
+    /// XXH3-128 of its footer, from the metadata to the end of the file.
+    pub footer: String,
+    /// The bytes of the file that it was made from.
+    pub source_bytes: u64,
+    /// A hash of what it was made from.
+    pub source: String,
+    /// For a table that did not become smaller and is stored as it was: the hashes of its column chunks,
+    /// row group by row group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<Vec<Vec<String>>>,
+    pub(crate) error: ErrorSums,
+}
+
+/// The errors of decoded values.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ErrorSummary {
+    /// The largest error of a single value.
+    pub max: f64,
+    /// Mean absolute error over mean absolute value.
+    pub nmae: f64,
+    /// Root mean square error over root mean square value.
+    pub nrmse: f64,
+}
+
+impl ErrorSums {
+    pub(crate) fn summary(&self) -> ErrorSummary {
+        ErrorSummary { max: self.max, nmae: self.nmae(), nrmse: self.nrmse() }
+    }
+}
+
+impl FileEntry {
+    /// The errors of this file's values.
+    pub fn error(&self) -> ErrorSummary {
+        self.error.summary()
+    }
+}
+
+/// What was done to an archive.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HistoryEntry {
+    /// `compress`, `append` or `insert`.
+    pub command: String,
+    /// Files that were added.
+    pub files: u64,
+    /// Rows that were added.
+    pub rows: u64,
+    /// The program's version.
+    pub program: String,
+}
+
+impl HistoryEntry {
+    pub(crate) fn new(command: &str, added: &[FileEntry]) -> Self {
+        let rows = added.iter().map(|file| file.rows).sum();
+        let program = env!("CARGO_PKG_VERSION").to_string();
+        Self { command: command.to_string(), files: added.len() as u64, rows, program }
+    }
+}
+
+impl Manifest {
+    fn content_hash(&self) -> Result<String> {
+        let unsigned = Self { hash: String::new(), ..self.clone() };
+        Ok(format!("{:032x}", XxHash3_128::oneshot(serde_json::to_string(&unsigned)?.as_bytes())))
+    }
+
+    pub async fn write(mut self, store: &dyn ObjectStore, folder: &Path) -> Result<Self> {
+        self.hash = self.content_hash()?;
+        let text = serde_json::to_string(&self)?;
+        store.put(&folder.clone().join(FILE_NAME), text.into_bytes().into()).await?;
+        Ok(self)
+    }
+
+    /// `None` where there is no archive.
+    pub async fn read(store: &dyn ObjectStore, folder: &Path) -> Result<Option<(Self, u64)>> {
+        let bytes = match store.get(&folder.clone().join(FILE_NAME)).await {
+            Ok(found) => found.bytes().await?,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        Self::parse(&bytes).map(|manifest| Some((manifest, bytes.len() as u64))).map_err(|error| error.at(FILE_NAME))
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Version {
+            version: u32,
+        }
+        if let Ok(Version { version }) = serde_json::from_slice(bytes)
+            && version > FORMAT_VERSION
+        {
+            return Err(ArchiveError::NewerVersion { found: version, known: FORMAT_VERSION });
+        }
+        let manifest: Self = serde_json::from_slice(bytes)?;
+        // The text itself is compared too: what is not part of the content must not have changed either.
+        if manifest.content_hash()? != manifest.hash || serde_json::to_vec(&manifest)? != bytes {
+            return Err(ArchiveError::corrupt("its content does not match its hash"));
+        }
+        Ok(manifest)
+    }
+}

@@ -1,0 +1,206 @@
+//! An archive that is there: read, checked, added to.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+use serde::Serialize;
+use twox_hash::XxHash3_128;
+
+use super::block::ErrorSums;
+use super::codebook::Codebook;
+use super::compress::{Input, JobObserver, JobReport, append, compare};
+use super::data_file::{DataFile, footer_hash};
+use super::dictionary_file::{self, Description};
+use super::layout::Layout;
+use super::manifest::{ErrorSummary, FileEntry, HistoryEntry, Manifest};
+use super::quantiser::Bound;
+use super::{ArchiveError, Result};
+
+/// An archive that has been opened.
+#[derive(Debug, Clone)]
+pub struct Archive {
+    store: Arc<dyn ObjectStore>,
+    folder: Path,
+    manifest: Manifest,
+    manifest_bytes: u64,
+    codebook: Arc<Codebook>,
+    description: Description,
+}
+
+/// What checking an archive has found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Verification {
+    /// Files that are as they were written.
+    pub files: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// The errors: computed anew where the originals are given, else as recorded.
+    pub error: ErrorSummary,
+    /// What is wrong, file by file.
+    pub problems: Vec<(String, String)>,
+}
+
+impl Archive {
+    /// Opens the archive in a folder.
+    pub async fn open(store: Arc<dyn ObjectStore>, folder: Path) -> Result<Self> {
+        let found = Manifest::read(store.as_ref(), &folder).await?;
+        let (manifest, manifest_bytes) = found.ok_or_else(|| ArchiveError::NotAnArchive(folder.to_string()))?;
+        let path = folder.clone().join(dictionary_file::FILE_NAME);
+        let read = async {
+            let bytes = store.get(&path).await?.bytes().await?;
+            if format!("{:032x}", XxHash3_128::oneshot(&bytes)) != manifest.dictionary.hash {
+                return Err(ArchiveError::corrupt("its content does not match its hash"));
+            }
+            dictionary_file::read(bytes)
+        };
+        let (codebook, description) = read.await.map_err(|error| error.at(dictionary_file::FILE_NAME))?;
+        Ok(Self { store, folder, manifest, manifest_bytes, codebook: Arc::new(codebook), description })
+    }
+
+    /// The data files.
+    pub fn files(&self) -> &[FileEntry] {
+        &self.manifest.files
+    }
+
+    /// What was done to the archive.
+    pub fn history(&self) -> &[HistoryEntry] {
+        &self.manifest.history
+    }
+
+    /// The dictionary.
+    pub fn codebook(&self) -> &Arc<Codebook> {
+        &self.codebook
+    }
+
+    /// How the table holds its values.
+    pub fn layout(&self) -> &Layout {
+        &self.description.layout
+    }
+
+    /// Signals that the dictionary was learned from; 0 if it was given.
+    pub fn learned_from(&self) -> u64 {
+        self.description.learned_from
+    }
+
+    /// Bytes of the dictionary's file.
+    pub fn dictionary_bytes(&self) -> u64 {
+        self.manifest.dictionary.bytes
+    }
+
+    /// Bytes of all files.
+    pub fn total_bytes(&self) -> u64 {
+        self.manifest_bytes + self.dictionary_bytes() + self.files().iter().map(|file| file.bytes).sum::<u64>()
+    }
+
+    /// Rows of the table.
+    pub fn rows(&self) -> u64 {
+        self.files().iter().map(|file| file.rows).sum()
+    }
+
+    /// The errors of all values.
+    pub fn error(&self) -> ErrorSummary {
+        self.error_sums().summary()
+    }
+
+    fn error_sums(&self) -> ErrorSums {
+        let mut sums = ErrorSums::default();
+        self.files().iter().for_each(|file| sums.merge(&file.error));
+        sums
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn ObjectStore> {
+        &self.store
+    }
+
+    pub(crate) fn path_of(&self, entry: &FileEntry) -> Path {
+        entry.path.split('/').fold(self.folder.clone(), |path, part| path.join(part))
+    }
+
+    /// Opens one of the data files; its footer is checked.
+    pub(crate) async fn data_file(&self, entry: &FileEntry) -> Result<DataFile> {
+        let path = self.path_of(entry);
+        let open = async {
+            let start = entry.bytes.checked_sub(entry.footer_bytes).ok_or_else(|| ArchiveError::corrupt("its footer is larger than itself"))?;
+            let footer = self.store.get_range(&path, start..entry.bytes).await?;
+            if footer_hash(&footer) != entry.footer {
+                return Err(ArchiveError::corrupt("its footer does not match its hash"));
+            }
+            let codebook = entry.stored.is_none().then_some(self.codebook.as_ref());
+            let mut file = DataFile::new(self.store.clone(), path.clone(), &footer, &self.description.series, codebook)?;
+            file.stored_hashes = entry.stored.clone().map(Arc::new);
+            if file.rows() != entry.rows {
+                return Err(ArchiveError::corrupt("it has another number of rows"));
+            }
+            Ok(file)
+        };
+        open.await.map_err(|error: ArchiveError| error.at(&entry.path))
+    }
+
+    /// The table's columns, from the first file.
+    pub async fn schema(&self) -> Result<SchemaRef> {
+        match self.files().first() {
+            Some(entry) => Ok(self.data_file(entry).await?.schema),
+            None => Ok(Arc::new(arrow::datatypes::Schema::empty())),
+        }
+    }
+
+    /// The promise on the error of values.
+    pub async fn bound(&self) -> Result<Bound> {
+        for entry in self.files() {
+            if let Some(coded) = self.data_file(entry).await?.coded {
+                return Ok(coded.footer.bound);
+            }
+        }
+        Ok(Bound::None)
+    }
+
+    /// Checks every file against its hash, and that it can be read in full. Where the originals are given,
+    /// compares with them: other columns must be equal, values within the bound.
+    pub async fn verify(&self, originals: Option<&[Input]>) -> Result<Verification> {
+        let mut found = Verification { files: 0, rows: 0, error: self.error(), problems: Vec::new() };
+        let mut sums = ErrorSums::default();
+        for entry in self.files() {
+            let checked = async {
+                self.verify_file(entry).await?;
+                let Some(originals) = originals else { return Ok(()) };
+                let original = originals.iter().find(|input| input.name == entry.path);
+                let original = original.ok_or_else(|| ArchiveError::layout("there is no original of this name"))?;
+                sums.merge(&compare(&self.data_file(entry).await?, &self.codebook, original).await?);
+                Ok(())
+            };
+            match checked.await {
+                Ok(()) => {
+                    found.files += 1;
+                    found.rows += entry.rows;
+                }
+                Err::<(), ArchiveError>(error) => found.problems.push((entry.path.clone(), error.to_string())),
+            }
+        }
+        if originals.is_some() {
+            found.error = sums.summary();
+        }
+        Ok(found)
+    }
+
+    async fn verify_file(&self, entry: &FileEntry) -> Result<()> {
+        let bytes = self.store.get(&self.path_of(entry)).await?.bytes().await?;
+        if bytes.len() as u64 != entry.bytes || format!("{:032x}", XxHash3_128::oneshot(&bytes)) != entry.hash {
+            return Err(ArchiveError::corrupt("its content does not match its hash"));
+        }
+        let file = self.data_file(entry).await?;
+        let columns: Vec<usize> = (0..file.schema.fields().len()).collect();
+        for row_group in 0..file.row_groups() {
+            file.read(&self.codebook, row_group, &columns).await?;
+        }
+        Ok(())
+    }
+
+    /// Adds files, with the archive's dictionary and bound.
+    pub async fn append(&self, inputs: &[Input], threads: usize, observer: &dyn JobObserver) -> Result<JobReport> {
+        let bound = self.bound().await?;
+        let existing = (self.manifest.clone(), self.codebook.clone(), self.description.clone(), bound);
+        append(inputs, &self.store, &self.folder, existing, threads, observer).await
+    }
+}

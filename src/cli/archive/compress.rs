@@ -1,0 +1,292 @@
+//! `sparrow compress` and `sparrow append`.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use datafusion::arrow::array::{Array, AsArray};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+use super::super::parse::parse_count;
+use super::super::report::{Report, ReportFormat};
+use super::paths::{inputs, local_path, local_store, open, publish, staging, store_path};
+use super::progress::JobBar;
+use crate::archive::{ArchiveError, Bound, Job, JobReport, Layout, LayoutRequest, LearnSettings, compress};
+use crate::columnar::dictionary_from_bytes;
+use crate::math::Dictionary;
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct CompressArguments {
+    /// Parquet files, folders of them, or patterns such as 'data/*.parquet'
+    #[arg(required = true, value_name = "INPUT")]
+    inputs: Vec<String>,
+    /// The archive to make: a folder
+    #[arg(short, long, value_name = "ARCHIVE")]
+    output: String,
+    /// The column of vectors, or of numbers with --window [default: the only column of lists]
+    #[arg(long, conflicts_with_all = ["columns", "long"])]
+    column: Option<String>,
+    /// A column per sensor: names or patterns such as 's*', separated by commas
+    #[arg(long, conflicts_with_all = ["long", "window"])]
+    columns: Option<String>,
+    /// A row per time and series: the columns time,series,value
+    #[arg(long)]
+    long: Option<String>,
+    /// Cut series into windows of this many values; with --long, of each series
+    #[arg(long, value_parser = parse_count::<1_000_000>)]
+    window: Option<usize>,
+    /// Promise that no value is off by more than this
+    #[arg(long, value_name = "E", conflicts_with_all = ["max_relative_error", "lossless"])]
+    max_error: Option<f64>,
+    /// Promise that no value is off by more than this share of itself
+    #[arg(long, value_name = "E", conflicts_with = "lossless")]
+    max_relative_error: Option<f64>,
+    /// Give every value back as it was
+    #[arg(long)]
+    lossless: bool,
+    /// A dictionary made by sparse_train, in the column `dictionary` of a Parquet file [default: learned]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["atoms", "kernel", "sigma"])]
+    dictionary: Option<String>,
+    /// Atoms to learn [default: by the number of signals, at most 64]
+    #[arg(long, value_parser = parse_count::<8192>)]
+    atoms: Option<usize>,
+    /// Kernel that signals are compared with [default: rbf]
+    #[arg(long)]
+    kernel: Option<String>,
+    /// Width of the RBF kernel [default: median distance]
+    #[arg(long)]
+    sigma: Option<f64>,
+    /// Penalty on weights [default: 0.2]
+    #[arg(long)]
+    lambda: Option<f64>,
+    /// Seed of the sample that is learned from
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Replace an archive that is there, once the new one is whole
+    #[arg(long)]
+    overwrite: bool,
+    #[command(flatten)]
+    running: Running,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct AppendArguments {
+    /// The archive to add to
+    archive: String,
+    /// Parquet files, folders of them, or patterns
+    #[arg(required = true, value_name = "INPUT")]
+    inputs: Vec<String>,
+    #[command(flatten)]
+    running: Running,
+}
+
+#[derive(Debug, Args)]
+struct Running {
+    /// Threads to use [default: all cores]
+    #[arg(long, value_parser = parse_count::<1024>)]
+    threads: Option<usize>,
+    /// How the report is printed
+    #[arg(long, value_enum, default_value = "table")]
+    format: ReportFormat,
+}
+
+impl Running {
+    fn threads(&self) -> Result<usize> {
+        if let Some(threads) = self.threads {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+            pool.context("cannot set the number of threads")?;
+            return Ok(threads);
+        }
+        Ok(std::thread::available_parallelism().map_or(1, usize::from))
+    }
+}
+
+impl CompressArguments {
+    fn layout(&self) -> Result<LayoutRequest> {
+        if let Some(patterns) = &self.columns {
+            return Ok(LayoutRequest::Columns(patterns.split(',').map(|part| part.trim().to_string()).collect()));
+        }
+        let layout = match (&self.long, &self.column, self.window) {
+            (Some(long), _, window) => {
+                let parts: Vec<String> = long.split(',').map(|part| part.trim().to_string()).collect();
+                let [time, series, value] = <[String; 3]>::try_from(parts)
+                    .map_err(|_| anyhow::anyhow!("--long takes three columns: time,series,value; found {long}"))?;
+                match window {
+                    Some(length) => Layout::Window { column: value, series: Some(series), length },
+                    None => Layout::Long { time, series, value },
+                }
+            }
+            (None, Some(column), Some(length)) => Layout::Window { column: column.clone(), series: None, length },
+            (None, None, Some(_)) => bail!("--window needs --column, the column of numbers, or --long"),
+            (None, Some(column), None) => Layout::List { column: column.clone() },
+            (None, None, None) => return Ok(LayoutRequest::Find),
+        };
+        Ok(LayoutRequest::Given(layout))
+    }
+
+    fn bound(&self) -> Result<Bound> {
+        let bound = match (self.max_error, self.max_relative_error, self.lossless) {
+            (Some(bound), _, _) => Bound::MaxError(bound),
+            (None, Some(bound), _) => Bound::MaxRelativeError(bound),
+            (None, None, true) => Bound::Lossless,
+            (None, None, false) => Bound::None,
+        };
+        Ok(bound.check()?)
+    }
+
+    pub async fn run(&self) -> Result<()> {
+        let target = local_path(&self.output)?;
+        let occupied = target.is_file() || target.read_dir().is_ok_and(|mut entries| entries.next().is_some());
+        if occupied && !self.overwrite {
+            return Err(ArchiveError::Exists(self.output.clone()).into());
+        }
+        if occupied && !target.join("archive.json").is_file() {
+            bail!("{} is not an archive; it is not overwritten", self.output);
+        }
+        let inputs = inputs(&self.inputs)?;
+        let job = Job {
+            layout: self.layout()?,
+            bound: self.bound()?,
+            dictionary: self.dictionary.as_deref().map(|path| read_dictionary(path, self.lambda)).transpose()?,
+            learn: LearnSettings {
+                atoms: self.atoms,
+                kernel: self.kernel.clone(),
+                sigma: self.sigma,
+                lambda: self.lambda,
+                seed: self.seed,
+            },
+            threads: self.running.threads()?,
+        };
+        let staging = staging(&target)?;
+        std::fs::create_dir_all(&staging).with_context(|| format!("cannot write {}", staging.display()))?;
+        let folder = store_path(&staging)?;
+        let bar = JobBar::new();
+        let mut result = compress(&inputs, &local_store(), &folder, &job, bar.as_ref()).await;
+        if let Err(ArchiveError::OtherJob(_) | ArchiveError::Exists(_)) = &result {
+            // What another job has left is of no use.
+            std::fs::remove_dir_all(&staging)?;
+            std::fs::create_dir_all(&staging)?;
+            result = compress(&inputs, &local_store(), &folder, &job, bar.as_ref()).await;
+        }
+        bar.clear();
+        let report = match result {
+            Ok(report) => report,
+            Err(error) => {
+                discard_if_useless(&staging, &error);
+                return Err(error.into());
+            }
+        };
+        if report.files.is_empty() {
+            std::fs::remove_dir_all(&staging)?;
+            bail!("none of the files could be compressed");
+        }
+        remove_strays(&staging, &report)?;
+        if target.is_dir() && !occupied {
+            std::fs::remove_dir(&target)?;
+        }
+        publish(&staging, &target)?;
+        print(&report, &open(&self.output).await?, self.running.format)?;
+        failures(&report)
+    }
+}
+
+impl AppendArguments {
+    pub async fn run(&self) -> Result<()> {
+        let threads = self.running.threads()?;
+        let archive = open(&self.archive).await?;
+        let bar = JobBar::new();
+        let result = archive.append(&inputs(&self.inputs)?, threads, bar.as_ref()).await;
+        bar.clear();
+        let report = result?;
+        print(&report, &open(&self.archive).await?, self.running.format)?;
+        failures(&report)
+    }
+}
+
+/// Files that failed were named as they failed; the exit code must say so too.
+fn failures(report: &JobReport) -> Result<()> {
+    if report.failed.is_empty() {
+        return Ok(());
+    }
+    bail!("{} of {} files failed; the archive has the others", report.failed.len(), report.failed.len() + report.files.len())
+}
+
+/// Nothing is left of a job that has finished no file, unless it was stopped on purpose.
+fn discard_if_useless(staging: &Path, error: &ArchiveError) {
+    let finished = staging.read_dir().is_ok_and(|entries| {
+        entries.flatten().any(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            name != "dictionary.parquet" && !name.contains('#')
+        })
+    });
+    if !finished && !matches!(error, ArchiveError::Cancelled) {
+        let _ = std::fs::remove_dir_all(staging);
+    }
+}
+
+/// Removes what earlier runs that were killed have left half written.
+fn remove_strays(staging: &Path, report: &JobReport) -> Result<()> {
+    fn visit(root: &Path, folder: &Path, report: &JobReport) -> Result<()> {
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                visit(root, &path, report)?;
+                continue;
+            }
+            let relative = path.strip_prefix(root).unwrap_or(&path);
+            let name: Vec<String> = relative.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+            let name = name.join("/");
+            let known = ["archive.json", "dictionary.parquet"].contains(&name.as_str());
+            if !known && !report.files.iter().any(|file| file.path == name) {
+                std::fs::remove_file(&path)?;
+            }
+        }
+        Ok(())
+    }
+    visit(staging, staging, report)
+}
+
+fn print(report: &JobReport, archive: &crate::archive::Archive, format: ReportFormat) -> Result<()> {
+    let input: u64 = report.files.iter().map(|file| file.source_bytes).sum();
+    let output: u64 = report.files.iter().map(|file| file.bytes).sum();
+    let stored: Vec<&str> =
+        report.files.iter().filter(|file| file.stored.is_some()).map(|file| file.path.as_str()).collect();
+    let mut printed = Report::default();
+    printed.add("files", report.files.len());
+    printed.add("resumed", report.resumed);
+    printed.add("failed", report.failed.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>());
+    printed.add("rows", report.files.iter().map(|file| file.rows).sum::<u64>());
+    printed.add("input_bytes", input);
+    printed.add("data_bytes", output);
+    printed.add("dictionary_bytes", report.dictionary_bytes);
+    printed.add("archive_bytes", archive.total_bytes());
+    printed.add("ratio_to_input_files", input as f64 / (output + report.dictionary_bytes).max(1) as f64);
+    printed.add("stored_as_they_were", stored);
+    let error = archive.error();
+    printed.add("max_error", error.max);
+    printed.add("nmae", error.nmae);
+    printed.add("nrmse", error.nrmse);
+    printed.print(format)
+}
+
+/// The dictionary in a Parquet file.
+fn read_dictionary(path: &str, lambda: Option<f64>) -> Result<Dictionary> {
+    let context = || format!("cannot read the dictionary {path}");
+    let file = std::fs::File::open(local_path(path)?).with_context(context)?;
+    let mut reader = ParquetRecordBatchReaderBuilder::try_new(file).with_context(context)?.build()?;
+    let batch = reader.next().with_context(|| format!("{path} has no row"))?.with_context(context)?;
+    let column = batch
+        .column_by_name("dictionary")
+        .with_context(|| format!("{path} has no column dictionary; sparse_train makes it"))?;
+    let column = cast(column, &DataType::Binary)?;
+    let values = column.as_binary::<i32>();
+    if values.len() != 1 || values.is_null(0) {
+        bail!("{path} has {} rows; expected one dictionary", values.len());
+    }
+    let found = dictionary_from_bytes(values.value(0)).with_context(context)?;
+    let lambda = lambda.unwrap_or(found.lambda());
+    let training = found.training().cloned();
+    Ok(Dictionary::new(found.atoms().to_vec(), found.dim(), found.kernel().clone(), lambda, training)?)
+}

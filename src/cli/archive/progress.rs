@@ -1,0 +1,62 @@
+//! Progress of a job on a terminal, and Ctrl-C.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::super::progress::TrainingProgress;
+use crate::archive::{ArchiveError, JobObserver, JobProgress};
+use crate::math::{Observer, Progress};
+
+/// Shows rows, MB/s, the ratio so far and the time left on stderr if that is a terminal.
+pub(super) struct JobBar {
+    training: TrainingProgress,
+    bar: ProgressBar,
+}
+
+impl JobBar {
+    pub fn new() -> Arc<Self> {
+        let style = ProgressStyle::with_template("{bar:30} {human_pos}/{human_len} rows {msg} {eta} left");
+        let bar = ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let shown = Arc::new(Self { training: TrainingProgress::default(), bar });
+        let watched = shown.clone();
+        tokio::spawn(async move {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                watched.training.cancel();
+            }
+        });
+        shown
+    }
+
+    pub fn clear(&self) {
+        self.training.clear();
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Observer for JobBar {
+    fn on_round(&self, progress: &Progress) -> ControlFlow<()> {
+        self.training.on_round(progress)
+    }
+}
+
+impl JobObserver for JobBar {
+    fn on_progress(&self, progress: &JobProgress) {
+        self.training.clear();
+        self.bar.set_length(progress.total_rows);
+        self.bar.set_position(progress.rows);
+        let seconds = self.bar.elapsed().as_secs_f64().max(1e-3);
+        let megabytes = progress.bytes_in as f64 / 1e6;
+        let ratio = progress.bytes_in as f64 / progress.bytes_out.max(1) as f64;
+        self.bar.set_message(format!("{:.0} MB/s, ratio {ratio:.1}", megabytes / seconds));
+    }
+
+    fn on_failure(&self, file: &str, error: &ArchiveError) {
+        self.bar.suspend(|| eprintln!("error: {file}: {error}"));
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.training.is_cancelled()
+    }
+}

@@ -1,0 +1,44 @@
+//! `sparrow verify`: is an archive what was written, and what was promised?
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use super::super::report::{Report, ReportFormat};
+use super::paths::{inputs, open};
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct VerifyArguments {
+    /// The archive
+    archive: String,
+    /// The original files: compares every value with them
+    #[arg(long, value_name = "INPUT", num_args = 1..)]
+    against: Vec<String>,
+    /// How the report is printed
+    #[arg(long, value_enum, default_value = "table")]
+    format: ReportFormat,
+}
+
+impl VerifyArguments {
+    pub async fn run(&self) -> Result<()> {
+        let archive = open(&self.archive).await?;
+        let originals = if self.against.is_empty() { None } else { Some(inputs(&self.against)?) };
+        let found = archive.verify(originals.as_deref()).await?;
+        let mut report = Report::default();
+        report.add("files", found.files);
+        report.add("rows", found.rows);
+        report.add("compared_with_originals", originals.is_some());
+        report.add("max_error", found.error.max);
+        report.add("nmae", found.error.nmae);
+        report.add("nrmse", found.error.nrmse);
+        let problems = found.problems.iter().map(|(file, problem)| format!("{file}: {problem}"));
+        report.add("problems", problems.collect::<Vec<_>>());
+        report.print(self.format)?;
+        for (file, problem) in &found.problems {
+            eprintln!("error: {file}: {problem}");
+        }
+        if !found.problems.is_empty() {
+            bail!("{} of {} files are damaged", found.problems.len(), archive.files().len());
+        }
+        Ok(())
+    }
+}
