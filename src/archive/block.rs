@@ -1,5 +1,8 @@
 //! A block of signals: coded and decoded as a whole, since residuals know their neighbours.
 
+use std::borrow::Cow;
+
+use arrow::datatypes::DataType;
 use twox_hash::XxHash3_64;
 
 use super::bytes::{Reader, write_part, write_varint};
@@ -8,7 +11,18 @@ use super::number::{Number, fits};
 use super::quantiser::{Bound, Quantiser};
 use super::{ArchiveError, Result, entropy};
 use crate::math::{CoderOptions, Signals, coders};
-use arrow::datatypes::DataType;
+
+/// Calls a function with a number's type as a constant, so that its loops are made for that type.
+macro_rules! by_number {
+    ($number:expr, $function:ident($($argument:expr),*)) => {
+        match $number {
+            Number::F64 => $function(Number::F64, $($argument),*),
+            Number::F32 => $function(Number::F32, $($argument),*),
+            Number::Signed => $function(Number::Signed, $($argument),*),
+            Number::Unsigned => $function(Number::Unsigned, $($argument),*),
+        }
+    };
+}
 
 /// Values over signals and sensors, in the order of signals.
 #[derive(Debug, Clone, Default)]
@@ -124,10 +138,11 @@ pub(crate) fn encode(codebook: &Codebook, groups: &[Group], bound: Bound, cells:
     let codes = sparse_codes(codebook, groups, cells)?;
     let mut coded = CodedBlock { codes, groups: Vec::with_capacity(groups.len()), error: ErrorSums::default() };
     for group in groups {
+        let part = gather(cells, group);
         let predictions = predict(codebook, &coded.codes, group);
-        let bytes = encode_group(group, bound, cells, &predictions)?;
-        let decoded = decode_group(group, &bytes, &predictions, &gather(cells, group).state)?;
-        check(group, bound, cells, &decoded, &mut coded.error)?;
+        let bytes = encode_group(group, bound, &part, &predictions)?;
+        let decoded = decode_group(group, &bytes, &predictions, &part.state)?;
+        check(group, bound, &part, &decoded, &mut coded.error)?;
         coded.groups.push(bytes);
     }
     Ok(coded)
@@ -201,6 +216,16 @@ pub(crate) fn numeric(parts: &[Cells], groups: &[Group], sensors: usize) -> Vec<
     let mut rows = Vec::with_capacity(parts.iter().map(|cells| cells.signals() * sensors).sum());
     for cells in parts {
         for signal in 0..cells.signals() {
+            let range = signal * cells.sensors..signal * cells.sensors + sensors;
+            let whole = cells.state[range.clone()].iter().all(|state| *state == Cell::Value);
+            if whole && numbers.iter().all(|number| *number == Number::F64) {
+                let row = cells.raw[range].iter().map(|raw| f64::from_bits(*raw));
+                if row.clone().all(|value| value.abs() < LARGEST) {
+                    last.iter_mut().zip(row.clone()).for_each(|(last, value)| *last = value);
+                    rows.extend(row);
+                    continue;
+                }
+            }
             for (sensor, last) in last.iter_mut().enumerate() {
                 *last = value(cells, signal, sensor).unwrap_or(*last);
                 rows.push(*last);
@@ -249,17 +274,15 @@ fn predict(codebook: &Codebook, codes: &[WholeCode], group: &Group) -> Vec<f64> 
     let known = |sensor: &&usize| **sensor < codebook.sensors();
     let columns: Vec<usize> = group.sensors.iter().take_while(known).copied().collect();
     // The group's part of every atom, so that a signal's sums run over neighbours in memory.
-    let part = |atom: usize| -> Vec<i64> {
-        columns.iter().map(|sensor| i64::from(codebook.atom(atom)[*sensor])).collect()
-    };
-    let atoms: Vec<Vec<i64>> = (0..codebook.atoms()).map(part).collect();
+    let part = |atom: usize| -> Vec<i32> { columns.iter().map(|sensor| codebook.atom(atom)[*sensor]).collect() };
+    let atoms: Vec<Vec<i32>> = (0..codebook.atoms()).map(part).collect();
     let mut predictions = Vec::with_capacity(codes.len() * width);
     let mut sums = vec![0i64; columns.len()];
     for code in codes {
         sums.fill(0);
         for (atom, weight) in code {
             for (sum, steps) in sums.iter_mut().zip(&atoms[usize::from(*atom)]) {
-                *sum += i64::from(*weight) * steps;
+                *sum += i64::from(i32::from(*weight)) * i64::from(*steps);
             }
         }
         predictions.extend(columns.iter().zip(&sums).map(|(sensor, sum)| codebook.predict(*sensor, *sum)));
@@ -268,10 +291,10 @@ fn predict(codebook: &Codebook, codes: &[WholeCode], group: &Group) -> Vec<f64> 
     predictions
 }
 
-/// A group's part of a block.
-pub(super) fn gather(cells: &Cells, group: &Group) -> Cells {
+/// A group's part of a block; the block itself if the group has all of it.
+pub(super) fn gather<'a>(cells: &'a Cells, group: &Group) -> Cow<'a, Cells> {
     if group.sensors.len() == cells.sensors {
-        return cells.clone();
+        return Cow::Borrowed(cells);
     }
     let mut part = Cells::new(cells.signals(), group.sensors.len());
     for signal in 0..cells.signals() {
@@ -281,28 +304,17 @@ pub(super) fn gather(cells: &Cells, group: &Group) -> Cells {
             part.state[to] = cells.state[from];
         }
     }
-    part
+    Cow::Owned(part)
 }
 
-fn encode_group(group: &Group, bound: Bound, cells: &Cells, predictions: &[f64]) -> Result<Vec<u8>> {
+fn encode_group(group: &Group, bound: Bound, part: &Cells, predictions: &[f64]) -> Result<Vec<u8>> {
     let number = group.number()?;
-    let part = gather(cells, group);
     let values = || part.raw.iter().zip(&part.state).filter(|(_, state)| **state == Cell::Value).map(|(raw, _)| *raw);
     let quantiser = Quantiser::choose(bound, number, values());
     let mut integers = vec![0i64; part.raw.len()];
     let mut exceptions: Vec<(usize, u64)> = Vec::new();
-    for (i, raw) in part.raw.iter().enumerate() {
-        if part.state[i] != Cell::Value {
-            continue;
-        }
-        let integer = quantiser.integer(number, *raw, predictions[i]);
-        let decoded = quantiser.value(number, integer, predictions[i]);
-        if bound.holds(number, *raw, decoded) && fits(&group.data_type, decoded) {
-            integers[i] = integer;
-        } else {
-            exceptions.push((i, *raw));
-        }
-    }
+    let narrow = |raw: u64| fits(&group.data_type, raw);
+    by_number!(number, quantise(part, quantiser, bound, predictions, &narrow, &mut integers, &mut exceptions));
     let has_nulls = part.state.contains(&Cell::Null);
     let mut bytes = Vec::new();
     quantiser.write(&mut bytes);
@@ -332,6 +344,34 @@ fn encode_group(group: &Group, bound: Bound, cells: &Cells, predictions: &[f64])
     let hash = XxHash3_64::oneshot(&bytes);
     bytes.extend_from_slice(&hash.to_le_bytes());
     Ok(bytes)
+}
+
+/// Fills in the integers, and lists the values that they cannot hold.
+#[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "one loop over all of them")]
+fn quantise(
+    number: Number,
+    part: &Cells,
+    quantiser: Quantiser,
+    bound: Bound,
+    predictions: &[f64],
+    narrow: &dyn Fn(u64) -> bool,
+    integers: &mut [i64],
+    exceptions: &mut Vec<(usize, u64)>,
+) {
+    let cells = part.raw.iter().zip(&part.state).zip(predictions).zip(integers.iter_mut());
+    for (i, (((raw, state), prediction), slot)) in cells.enumerate() {
+        if *state != Cell::Value {
+            continue;
+        }
+        let integer = quantiser.integer(number, *raw, *prediction);
+        let decoded = quantiser.value(number, integer, *prediction);
+        if bound.holds(number, *raw, decoded) && (number.is_float() || narrow(decoded)) {
+            *slot = integer;
+        } else {
+            exceptions.push((i, *raw));
+        }
+    }
 }
 
 /// Which cells have integers, unless all have.
@@ -387,8 +427,9 @@ fn decode_group(group: &Group, bytes: &[u8], predictions: &[f64], present: &[Cel
         predictions.iter().map(|prediction| quantiser.value(number, 0, *prediction)).collect()
     } else {
         let integers = entropy::decode(&mut reader, signals, width, coded_cells(&state).as_deref())?;
-        let pairs = integers.iter().zip(predictions);
-        pairs.map(|(integer, prediction)| quantiser.value(number, *integer, *prediction)).collect()
+        let mut raw = Vec::with_capacity(integers.len());
+        by_number!(number, reconstruct(quantiser, &integers, predictions, &mut raw));
+        raw
     };
     let mut cells = Cells { sensors: width, raw, state };
     for (place, raw) in exceptions {
@@ -398,24 +439,48 @@ fn decode_group(group: &Group, bytes: &[u8], predictions: &[f64], present: &[Cel
     Ok(cells)
 }
 
+#[inline(always)]
+fn reconstruct(number: Number, quantiser: Quantiser, integers: &[i64], predictions: &[f64], raw: &mut Vec<u64>) {
+    let pairs = integers.iter().zip(predictions);
+    raw.extend(pairs.map(|(integer, prediction)| quantiser.value(number, *integer, *prediction)));
+}
+
 /// The last word before a block is written: every value as it will be read keeps the promise.
-pub(super) fn check(group: &Group, bound: Bound, cells: &Cells, decoded: &Cells, error: &mut ErrorSums) -> Result<()> {
+pub(super) fn check(group: &Group, bound: Bound, part: &Cells, decoded: &Cells, error: &mut ErrorSums) -> Result<()> {
     let number = group.number()?;
-    for signal in 0..cells.signals() {
-        for (i, sensor) in group.sensors.iter().enumerate() {
-            let (original, back) = (signal * cells.sensors + sensor, signal * group.sensors.len() + i);
-            let (value, read) = (cells.raw[original], decoded.raw[back]);
-            let same_state = cells.state[original] == decoded.state[back];
-            let holds = cells.state[original] != Cell::Value
-                || (bound.holds(number, value, read) && fits(&group.data_type, read));
-            if !same_state || !holds {
-                let (value, decoded) = (number.show(value), number.show(read));
-                return Err(ArchiveError::Broken { signal, sensor: *sensor, value, decoded });
+    let narrow = |raw: u64| fits(&group.data_type, raw);
+    let broken = by_number!(number, first_broken(part, decoded, bound, &narrow, error));
+    let Some(index) = broken else { return Ok(()) };
+    let sensor = group.sensors.get(index % part.sensors).copied().unwrap_or(0);
+    let value = |cells: &Cells| cells.raw.get(index).map_or("nothing".to_string(), |raw| number.show(*raw));
+    Err(ArchiveError::Broken { signal: index / part.sensors, sensor, value: value(part), decoded: value(decoded) })
+}
+
+#[inline(always)]
+fn first_broken(
+    number: Number,
+    part: &Cells,
+    decoded: &Cells,
+    bound: Bound,
+    narrow: &dyn Fn(u64) -> bool,
+    error: &mut ErrorSums,
+) -> Option<usize> {
+    if part.raw.len() != decoded.raw.len() {
+        return Some(part.raw.len().min(decoded.raw.len()));
+    }
+    let cells = part.raw.iter().zip(&decoded.raw).zip(part.state.iter().zip(&decoded.state));
+    let mut sums = ErrorSums::default();
+    for (i, ((value, read), (state, read_state))) in cells.enumerate() {
+        if state != read_state {
+            return Some(i);
+        }
+        if *state == Cell::Value {
+            if !bound.holds(number, *value, *read) || !(number.is_float() || narrow(*read)) {
+                return Some(i);
             }
-            if cells.state[original] == Cell::Value {
-                error.add(number.to_f64(value), number.to_f64(read));
-            }
+            sums.add(number.to_f64(*value), number.to_f64(*read));
         }
     }
-    Ok(())
+    error.merge(&sums);
+    None
 }

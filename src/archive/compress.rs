@@ -86,6 +86,14 @@ pub struct Job {
     pub threads: usize,
 }
 
+impl Default for Job {
+    /// The only column of lists, codes alone, on all cores.
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { layout: LayoutRequest::Find, bound: Bound::None, dictionary: None, learn: LearnSettings::default(), threads }
+    }
+}
+
 /// How far a job has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobProgress {
@@ -295,7 +303,7 @@ fn compare_block(coded: &CodedTable, codebook: &Codebook, original: &RecordBatch
     let (read, _) = table.cells(decoded, length)?;
     let groups = table.groups(placement.sensors.max(codebook.sensors()), usize::MAX);
     for group in &groups {
-        block::check(group, coded.footer.bound, &cells, &block::gather(&read, group), errors)?;
+        block::check(group, coded.footer.bound, &block::gather(&cells, group), &block::gather(&read, group), errors)?;
     }
     Ok(())
 }
@@ -579,7 +587,7 @@ impl<'a> Work<'a> {
         let upload = self.store.put_multipart(&path).await?;
         let mut output = Output::new(WriteMultipart::new(upload));
         match self.blocks(source, &table, &mut output).await {
-            Ok((footer, error)) if output.length < source.bytes || source.rows == 0 => {
+            Ok((footer, error)) if output.length <= worthwhile(source.bytes) || source.rows == 0 => {
                 let (length, hash) = (output.length, output.hash());
                 output.upload.finish().await?;
                 Ok(self.entry(source, length, hash, &footer, error, None))
@@ -602,7 +610,8 @@ impl<'a> Work<'a> {
             return Err(ArchiveError::layout(format!("{fixed} sensors, but the dictionary has {sensors}")));
         }
         let rows = block_rows(table, sensors);
-        let mut writer = DataFileWriter::new(table, self.settings, source.identity())?;
+        let mut writer: Option<DataFileWriter> = None;
+        let new_writer = |first: Option<&RecordBatch>| DataFileWriter::new(table, self.settings, source.identity(), first);
         let batches = source.batches(None, None, rows.min(READ_ROWS)).await?;
         let blocks = in_blocks(batches, source.schema.clone(), rows);
         let coded = blocks.map(|block| {
@@ -626,6 +635,10 @@ impl<'a> Work<'a> {
                 return Err(ArchiveError::Cancelled);
             }
             let (rows, placement, block) = block.map_err(|error| in_file_from(error, done))?;
+            let writer = match &mut writer {
+                Some(writer) => writer,
+                none => none.insert(new_writer(Some(&rows))?),
+            };
             output.write(writer.write(&rows, &placement, &block)?).await?;
             done += rows.num_rows() as u64;
             self.progress.rows += rows.num_rows() as u64;
@@ -634,6 +647,10 @@ impl<'a> Work<'a> {
             output.reported = output.length;
             self.observer.on_progress(&self.progress);
         }
+        let writer = match writer {
+            Some(writer) => writer,
+            None => new_writer(None)?,
+        };
         let (end, error) = writer.finish()?;
         output.write(end.clone()).await?;
         let footer = last_footer(&end)?;
@@ -647,6 +664,11 @@ impl<'a> Work<'a> {
         self.store.put(path, bytes.into()).await?;
         Ok(self.entry(source, source.bytes, hash, &source.footer, ErrorSums::default(), Some(hashes)))
     }
+}
+
+/// Codes must save a twentieth: a table that is stored as it was is simpler to read.
+fn worthwhile(bytes: u64) -> u64 {
+    bytes - bytes / 20
 }
 
 /// Says from which row of the file on a block failed.

@@ -6,7 +6,7 @@
 //! | `_code` | `list<struct<atom: uint16, weight: int16>>`, in the row where the signal begins |
 //! | `_residual_0`, ... | binary, in the first row of the row group: what the codes leave of a group of sensors |
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, Int16Array, ListArray,
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Fields, Int16Type, Schema, SchemaRef, UInt16Type};
+use arrow::row::{RowConverter, SortField};
 use bytes::{Buf, Bytes};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -75,7 +76,8 @@ pub(crate) struct DataFileWriter {
 }
 
 impl DataFileWriter {
-    pub fn new(table: &Table, settings: &Settings, source: String) -> Result<Self> {
+    /// Encodings are chosen by what the first rows look like.
+    pub fn new(table: &Table, settings: &Settings, source: String, first: Option<&RecordBatch>) -> Result<Self> {
         let groups = table.groups(settings.codebook.sensors(), settings.group_sensors);
         let schema = physical_schema(table, groups.len());
         let code_column = table.kept.len();
@@ -93,7 +95,7 @@ impl DataFileWriter {
             error: ErrorSums::default(),
             row_groups: Vec::new(),
         };
-        let options = ArrowWriterOptions::new().with_properties(properties(&schema, code_column)?);
+        let options = ArrowWriterOptions::new().with_properties(properties(&schema, table, first)?);
         let writer = ArrowWriter::try_new_with_options(Buffer::default(), schema.clone(), options)?;
         Ok(Self { table: table.clone(), writer, footer, schema, taken: 0 })
     }
@@ -175,7 +177,8 @@ fn physical_schema(table: &Table, groups: usize) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields, table.schema.metadata().clone()))
 }
 
-fn properties(schema: &Schema, code_column: usize) -> Result<WriterProperties> {
+fn properties(schema: &Schema, table: &Table, first: Option<&RecordBatch>) -> Result<WriterProperties> {
+    let code_column = table.kept.len();
     let mut properties = WriterProperties::builder()
         .set_created_by("sparrow".to_string())
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(9)?))
@@ -183,13 +186,23 @@ fn properties(schema: &Schema, code_column: usize) -> Result<WriterProperties> {
         // Readers without page offsets read whole column chunks, whose hashes are known.
         .set_offset_index_disabled(true)
         .set_max_row_group_row_count(None);
+    for kept in &table.kept {
+        if let Some(encoding) = first.and_then(|first| encoding_for(first.column(*kept))) {
+            let path = ColumnPath::new(vec![table.schema.field(*kept).name().clone()]);
+            properties = properties.set_column_dictionary_enabled(path.clone(), false).set_column_encoding(path, encoding);
+        }
+    }
     let code = schema.field(code_column).name();
     for leaf in ["atom", "weight"] {
         let path: Vec<String> = [code, "list", "item", leaf].iter().map(ToString::to_string).collect();
-        properties = properties.set_column_statistics_enabled(ColumnPath::new(path), EnabledStatistics::None);
+        let path = ColumnPath::new(path);
+        properties = properties
+            // Atoms come in runs that a dictionary's packed bits would hide.
+            .set_column_dictionary_enabled(path.clone(), leaf == "weight")
+            .set_column_statistics_enabled(path, EnabledStatistics::None);
     }
     for field in &schema.fields()[code_column + 1..] {
-        let path = ColumnPath::from(field.name().as_str());
+        let path = ColumnPath::new(vec![field.name().clone()]);
         properties = properties
             .set_column_dictionary_enabled(path.clone(), false)
             .set_column_encoding(path.clone(), Encoding::PLAIN)
@@ -198,6 +211,25 @@ fn properties(schema: &Schema, code_column: usize) -> Result<WriterProperties> {
             .set_column_statistics_enabled(path, EnabledStatistics::None);
     }
     Ok(properties.build())
+}
+
+/// Numbers that hardly repeat: differences for integers and times, bytes apart for floats. A dictionary for
+/// the rest.
+fn encoding_for(column: &ArrayRef) -> Option<Encoding> {
+    const LOOKED_AT: usize = 4096;
+    let encoding = match column.data_type() {
+        DataType::Float32 | DataType::Float64 => Encoding::BYTE_STREAM_SPLIT,
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 | DataType::Time32(_) | DataType::Time64(_) => {
+            Encoding::DELTA_BINARY_PACKED
+        }
+        other if other.is_integer() => Encoding::DELTA_BINARY_PACKED,
+        _ => return None,
+    };
+    let some = column.slice(0, column.len().min(LOOKED_AT));
+    let converter = RowConverter::new(vec![SortField::new(some.data_type().clone())]).ok()?;
+    let rows = converter.convert_columns(std::slice::from_ref(&some)).ok()?;
+    let distinct: HashSet<&[u8]> = rows.iter().map(|row| row.data()).collect();
+    (2 * distinct.len() > some.len()).then_some(encoding)
 }
 
 fn code_array(schema: &Schema, column: usize, rows: usize, placement: &Placement, codes: &[WholeCode]) -> Result<ArrayRef> {
@@ -312,6 +344,28 @@ impl DataFile {
             .flat_map(|group| chunk_ranges(group).enumerate())
             .map(|(leaf, range)| (schema.get_column_root_idx(leaf), range.end - range.start))
             .collect()
+    }
+
+    /// How many values must be decoded for some columns of the original table.
+    pub fn decoded_values(&self, row_group: usize, columns: &[usize]) -> usize {
+        let Some(coded) = &self.coded else { return 0 };
+        let rows = self.metadata.metadata().row_group(row_group).num_rows().max(0) as usize;
+        let Ok(plan) = coded.plan(&columns.iter().copied().filter(|i| *i < self.schema.fields().len()).collect::<Vec<_>>()) else { return 0 };
+        let sensors = |group: &usize| coded.groups[*group].sensors.len();
+        let signals = coded.footer.row_groups.get(row_group).map_or(rows, |group| group.signals);
+        plan.groups.iter().map(sensors).sum::<usize>() * signals
+    }
+
+    /// The bytes that reading some columns of the original table takes.
+    pub fn bytes_to_read(&self, row_group: usize, columns: &[usize]) -> Result<u64> {
+        let physical = match &self.coded {
+            Some(coded) => coded.plan(columns)?.physical,
+            None => columns.to_vec(),
+        };
+        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), physical);
+        let group = self.metadata.metadata().row_group(row_group);
+        let ranges = chunk_ranges(group).enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
+        Ok(ranges.map(|(_, range)| range.end - range.start).sum())
     }
 
     pub fn rows(&self) -> u64 {

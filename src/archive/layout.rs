@@ -259,11 +259,14 @@ impl Table {
             }
             let placement = self.place(rows, &[], first.nulls(), length)?;
             let mut cells = Cells::new(placement.signals(), length);
-            let mut all = vec![None; lists.child.len()];
-            read_values(&lists.child, &mut |i, value| all[i] = value)?;
-            for (signal, row) in placement.first_rows.iter().enumerate() {
-                for (sensor, i) in lists.ranges[*row].clone().enumerate() {
-                    cells.set(signal * length + sensor, all[i]);
+            // Lists without NULL rows lie one after the other, as the cells do.
+            let starts = placement.first_rows.iter().map(|row| lists.ranges[*row].start);
+            if starts.clone().enumerate().all(|(signal, start)| start == signal * length) {
+                read_values(&lists.child, &mut |i, value| cells.set(i, value))?;
+            } else {
+                for (signal, start) in starts.enumerate() {
+                    let values = lists.child.slice(start, length);
+                    read_values(&values, &mut |i, value| cells.set(signal * length + i, value))?;
                 }
             }
             return Ok((cells, placement));

@@ -114,7 +114,11 @@ impl Archive {
         &self.store
     }
 
-    pub(crate) fn path_of(&self, entry: &FileEntry) -> Path {
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn path_of(&self, entry: &FileEntry) -> Path {
         entry.path.split('/').fold(self.folder.clone(), |path, part| path.join(part))
     }
 

@@ -111,7 +111,7 @@ impl Quantiser {
     pub fn integer(self, number: Number, value: u64, prediction: f64) -> i64 {
         match self {
             Self::Prediction => 0,
-            Self::Uniform { step } => ((number.to_f64(value) - prediction) / step).round() as i64,
+            Self::Uniform { step } => nearest((number.to_f64(value) - prediction) / step),
             Self::Grid { multiple, decimals } => {
                 let base = (prediction * POWERS[usize::from(decimals)]).round() as i64;
                 let target = if number.is_float() {
@@ -207,6 +207,12 @@ fn decimals(number: Number, values: impl Iterator<Item = u64> + Clone) -> Option
             integer.abs() < EXACT && number.from_f64(integer / power) == raw
         })
     })
+}
+
+/// The nearest integer, or one next to it where it is a tie: the writer may choose.
+#[inline(always)]
+fn nearest(value: f64) -> i64 {
+    (value + 0.5f64.copysign(value)) as i64
 }
 
 /// `round(value / spacing)`. Where it overflows the value does not come back, which the writer notices.

@@ -8,7 +8,7 @@ use datafusion::prelude::SessionContext;
 
 use super::file_bytes::FileBytes;
 use super::progress::TrainingProgress;
-use crate::sql::register_all_with;
+use crate::sql::{register_all_with, register_archives};
 
 /// A session with all functions, files as tables, and `SHOW FUNCTIONS`.
 pub(super) fn session(
@@ -23,6 +23,7 @@ pub(super) fn session(
     }
     let mut session = SessionContext::new_with_config(config).enable_url_table();
     register_all_with(&mut session, progress)?;
+    register_archives(&session);
     session.register_udf(FileBytes::new().into());
     Ok(session)
 }

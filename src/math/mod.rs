@@ -35,7 +35,7 @@ pub use params::Positive;
 pub use prepared::PreparedDictionary;
 pub use sample::Sample;
 #[cfg(feature = "archive")]
-pub(crate) use signals::dot;
+pub(crate) use {exp::vectorised, signals::dot};
 pub use signals::{Signals, check_vector};
 pub use sums::ExactSum;
 

@@ -18,6 +18,7 @@
 //! ```
 
 mod aggregate;
+mod archive;
 mod arguments;
 mod cache;
 mod documentation;
@@ -32,6 +33,7 @@ use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
+pub use archive::{ArchiveExec, ArchiveTable, ArchiveTableFactory, FILE_TYPE, register_archives};
 pub use cache::dictionaries_parsed;
 
 use crate::math::Observer;

@@ -1,5 +1,7 @@
 //! The promises of the project, one module for each kind.
 
+mod archive;
+mod archive_command;
 mod bad_input;
 mod bench;
 mod command;

@@ -10,6 +10,7 @@ use super::rans::{self, Decoder};
 use super::symbols::{self, PlainBits, PlainReader, SYMBOLS};
 use crate::archive::Result;
 use crate::archive::bytes::{Reader, write_part, write_varint};
+use crate::math::vectorised;
 
 /// How an integer is foretold: shares, in quarters, of the last one and of the one a period ago. The
 /// first few do without a period.
@@ -32,6 +33,8 @@ struct Plan {
     period: usize,
     /// Which forecast each column has, and its level of deviations.
     columns: Vec<(u8, u8)>,
+    /// The forecasts themselves.
+    shares: Vec<(i64, i64)>,
 }
 
 /// Writes the integers; where `coded` says no they must be 0 and are not written.
@@ -40,7 +43,7 @@ pub(in crate::archive) fn encode(values: &mut [i64], columns: usize, coded: Opti
     let mut found: Vec<(u16, u8)> = Vec::with_capacity(values.len());
     let mut plain = PlainBits::default();
     let mut counts: Counts = vec![[0; SYMBOLS]; CONTEXTS];
-    walk(values, coded, &plan, |context, residual| {
+    vectorised(#[inline(always)] || walk(values, coded, &plan, #[inline(always)] |context, residual| {
         let (symbol, bits, rest) = symbols::split(residual);
         if bits > 0 {
             plain.push(rest, bits);
@@ -48,7 +51,7 @@ pub(in crate::archive) fn encode(values: &mut [i64], columns: usize, coded: Opti
         counts[context][usize::from(symbol)] += 1;
         found.push((context as u16, symbol));
         residual
-    });
+    }));
     let tables = Tables::from_counts(&counts);
     write_varint(bytes, plan.period as u64);
     bytes.extend(plan.columns.iter().map(|(forecast, level)| forecast << 4 | level));
@@ -68,16 +71,66 @@ pub(in crate::archive) fn decode(
     let period = reader.size(LONGEST_PERIOD)?;
     let described = reader.take(columns)?;
     let column = |byte: &u8| (byte >> 4 & 7, byte & 7);
-    let plan = Plan { period, columns: described.iter().map(column).collect() };
+    let plan = Plan::described(period, described.iter().map(column).collect());
     let tables = Tables::read(reader)?;
     let mut decoder = Decoder::new(reader)?;
     let mut plain = PlainReader::new(reader)?;
     let mut values = vec![0; rows * columns];
-    walk(&mut values, coded, &plan, |context, _| {
+    vectorised(#[inline(always)] || walk(&mut values, coded, &plan, #[inline(always)] |context, _| {
         let symbol = decoder.symbol(tables.table(context));
         symbols::join(symbol, &mut plain)
-    });
+    }));
     Ok(values)
+}
+
+/// What is known of each column before a row is coded.
+#[derive(Debug, Default)]
+struct Foretold {
+    /// The integers themselves.
+    values: Vec<i64>,
+    /// How much the column deviated lately.
+    deviations: Vec<u32>,
+    /// To which side it did.
+    leans: Vec<i32>,
+}
+
+/// Sizes of what forecasts left, one and two rows and a period ago.
+#[derive(Debug)]
+struct Sizes {
+    last: Vec<u32>,
+    before: Vec<u32>,
+    /// Of a whole period; empty without one.
+    of_period: Vec<u32>,
+}
+
+impl Foretold {
+    #[inline(always)]
+    fn fill(&mut self, plan: &Plan, row: usize, before: &[i64], sizes: &Sizes) {
+        let columns = plan.columns.len();
+        let back = |rows: usize| match row.checked_sub(rows) {
+            Some(row) if rows > 0 => Some(&before[row * columns..(row + 1) * columns]),
+            _ => None,
+        };
+        let (last, period_ago) = (back(1), back(plan.period));
+        self.values.clear();
+        self.deviations.clear();
+        self.leans.clear();
+        let in_period = if plan.period > 0 { &sizes.of_period[row % plan.period * columns..][..columns] } else { &sizes.before };
+        for i in 0..columns {
+            let last = last.map_or(0, |last| last[i]);
+            let period_ago = period_ago.map_or(0, |period_ago| period_ago[i]);
+            let (of_last, of_period_ago) = plan.shares[i];
+            let weighted = of_last.wrapping_mul(last).wrapping_add(of_period_ago.wrapping_mul(period_ago));
+            let foretold = quarter(weighted);
+            let mut lean = 2 * last.wrapping_sub(foretold).clamp(-8, 8) as i32;
+            if plan.period > 0 {
+                lean += 2 * period_ago.wrapping_sub(foretold).clamp(-8, 8) as i32;
+            }
+            self.values.push(foretold);
+            self.deviations.push(3 * sizes.last[i] + 2 * sizes.before[i] + 2 * in_period[i]);
+            self.leans.push(lean);
+        }
+    }
 }
 
 /// Goes through the integers in order, calling `code` with the context and what the forecast left of
@@ -88,54 +141,41 @@ fn walk(values: &mut [i64], coded: Option<&[bool]>, plan: &Plan, mut code: impl 
     if columns == 0 {
         return;
     }
-    let nothing = vec![0i64; columns];
-    // Sizes of what was left, one and two rows and a period ago.
-    let mut last_sizes = vec![0u32; columns];
-    let mut sizes_before = vec![0u32; columns];
-    let mut period_sizes = vec![0u32; plan.period * columns];
+    let mut sizes =
+        Sizes { last: vec![0; columns], before: vec![0; columns], of_period: vec![0; plan.period * columns] };
+    let mut foretold = Foretold::default();
     for row in 0..values.len() / columns {
         let (before, rest) = values.split_at_mut(row * columns);
-        let now = &mut rest[..columns];
-        let back = |rows: usize| match row.checked_sub(rows) {
-            Some(row) if rows > 0 => &before[row * columns..(row + 1) * columns],
-            _ => &nothing[..],
-        };
-        let (last, period_ago) = (back(1), back(plan.period));
-        let slot = if plan.period > 0 { row % plan.period * columns } else { 0 };
-        // Without a period the row before last stands in for it.
-        let of_period: &mut [u32] = if plan.period > 0 { &mut period_sizes[slot..slot + columns] } else { &mut [] };
+        foretold.fill(plan, row, before, &sizes);
         let coded = coded.map(|coded| &coded[row * columns..(row + 1) * columns]);
+        // What was coded in this row has its sizes two rows back until the row is done.
+        std::mem::swap(&mut sizes.last, &mut sizes.before);
         let (mut left, mut two_left, mut left_value, mut row_mean) = (0u32, 0u32, 0i64, 0u32);
-        for i in 0..columns {
+        let known = foretold.values.iter().zip(&foretold.deviations).zip(&foretold.leans);
+        let targets = rest[..columns].iter_mut().zip(&mut sizes.last).zip(&sizes.before);
+        for (i, (((foretold, deviation), lean), ((now, kept_size), last_size))) in known.zip(targets).enumerate() {
             if coded.is_some_and(|coded| !coded[i]) {
+                // As if it had not been there.
+                *kept_size = *last_size;
                 continue;
             }
-            let (forecast, level) = plan.columns[i];
-            let (of_last, of_period_ago) = FORECASTS[usize::from(forecast)];
-            let weighted = of_last.wrapping_mul(last[i]).wrapping_add(of_period_ago.wrapping_mul(period_ago[i]));
-            let foretold = quarter(weighted);
-            let period_size = of_period.get(i).copied().unwrap_or(sizes_before[i]);
-            let deviation = 3 * last_sizes[i] + 2 * sizes_before[i] + 2 * period_size + 2 * left + two_left;
-            let mut lean = 2 * last[i].wrapping_sub(foretold).clamp(-8, 8) + left_value.clamp(-4, 4);
-            if plan.period > 0 {
-                lean += 2 * period_ago[i].wrapping_sub(foretold).clamp(-8, 8);
-            }
-            let neighbours = log_level(deviation).min(NEIGHBOURS - 1);
+            let neighbours = log_level(deviation + 2 * left + two_left).min(NEIGHBOURS - 1);
             let row_level = log_level(row_mean >> 5).min(ROW - 1);
-            let context = ((neighbours * COLUMNS + usize::from(level)) * ROW + row_level) * 2 + usize::from(lean != 0);
+            let lean = lean + left_value.clamp(-4, 4) as i32;
+            let level = usize::from(plan.columns[i].1);
+            let context = ((neighbours * COLUMNS + level) * ROW + row_level) * 2 + usize::from(lean != 0);
             let sided = |residual: i64| if lean < 0 { residual.wrapping_neg() } else { residual };
-            let residual = sided(code(context, sided(now[i].wrapping_sub(foretold))));
-            now[i] = residual.wrapping_add(foretold);
+            let residual = sided(code(context, sided(now.wrapping_sub(*foretold))));
+            *now = residual.wrapping_add(*foretold);
             let size = size(residual);
-            sizes_before[i] = last_sizes[i];
-            last_sizes[i] = size;
-            if let Some(of_period) = of_period.get_mut(i) {
-                *of_period = size;
-            }
+            *kept_size = size;
             two_left = left;
             left = size;
             left_value = residual;
             row_mean = (15 * row_mean + (size.min(0xFFF) << 8)) >> 4;
+        }
+        if plan.period > 0 {
+            sizes.of_period[row % plan.period * columns..][..columns].copy_from_slice(&sizes.last);
         }
     }
 }
@@ -180,7 +220,12 @@ impl Plan {
             let level = (4 * costs[best] / (3 * tried)).min(COLUMNS as u64 - 1);
             (best as u8, level as u8)
         };
-        Self { period, columns: costs.iter().map(describe).collect() }
+        Self::described(period, costs.iter().map(describe).collect())
+    }
+
+    fn described(period: usize, columns: Vec<(u8, u8)>) -> Self {
+        let shares = columns.iter().map(|(forecast, _)| FORECASTS[usize::from(*forecast)]).collect();
+        Self { period, columns, shares }
     }
 }
 

@@ -1,0 +1,293 @@
+//! Reading an archive: the operator that decodes.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::stats::Statistics;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, internal_err};
+use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions, apply_expression_roots};
+use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time};
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+
+use super::external;
+use super::table::{ArchivedFile, Opened};
+
+/// A row group of a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unit {
+    pub file: usize,
+    pub row_group: usize,
+}
+
+/// Reads row groups of an archive and decodes the columns that are asked for.
+#[derive(Debug, Clone)]
+pub struct ArchiveExec {
+    opened: Arc<Opened>,
+    /// The whole table's columns.
+    table: SchemaRef,
+    columns: Vec<usize>,
+    /// The row groups of each partition.
+    units: Vec<Vec<Unit>>,
+    row_groups: usize,
+    predicate: Option<Arc<dyn PhysicalExpr>>,
+    limit: Option<usize>,
+    statistics: Arc<Statistics>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl ArchiveExec {
+    #[expect(clippy::too_many_arguments, reason = "a scan is all of this")]
+    pub(super) fn new(
+        opened: Arc<Opened>,
+        table: SchemaRef,
+        columns: Vec<usize>,
+        units: Vec<Unit>,
+        row_groups: usize,
+        predicate: Option<Arc<dyn PhysicalExpr>>,
+        limit: Option<usize>,
+        partitions: usize,
+        statistics: Statistics,
+    ) -> Result<Self> {
+        let schema = Arc::new(table.project(&columns)?);
+        // Neighbours stay together: they are in one file.
+        let each = units.len().div_ceil(partitions.max(1)).max(1);
+        let mut units: Vec<Vec<Unit>> = units.chunks(each).map(<[Unit]>::to_vec).collect();
+        if units.is_empty() {
+            units.push(Vec::new());
+        }
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(units.len()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        let (statistics, properties) = (Arc::new(statistics), Arc::new(properties));
+        let metrics = ExecutionPlanMetricsSet::new();
+        Ok(Self { opened, table, columns, units, row_groups, predicate, limit, statistics, properties, metrics })
+    }
+
+    fn fmt_columns(&self) -> String {
+        let names: Vec<&str> = self.columns.iter().map(|i| self.table.field(*i).name().as_str()).collect();
+        names.join(", ")
+    }
+}
+
+impl DisplayAs for ArchiveExec {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let decoded: Vec<&str> = self
+            .columns
+            .iter()
+            .filter(|i| self.opened.files.iter().any(|file| file.file.coded.as_ref().is_some_and(|c| c.table.values.contains(i))))
+            .map(|i| self.table.field(*i).name().as_str())
+            .collect();
+        let read: usize = self.units.iter().map(Vec::len).sum();
+        let separator = if matches!(format, DisplayFormatType::TreeRender) { "\n" } else { ", " };
+        if !matches!(format, DisplayFormatType::TreeRender) {
+            write!(f, "ArchiveExec: ")?;
+        }
+        write!(f, "files={}{separator}row_groups={read} of {}", self.opened.files.len(), self.row_groups)?;
+        write!(f, "{separator}projection=[{}]{separator}decode=[{}]", self.fmt_columns(), shortened(&decoded))?;
+        if let Some(predicate) = &self.predicate {
+            write!(f, "{separator}predicate={predicate}")?;
+        }
+        if let Some(limit) = self.limit {
+            write!(f, "{separator}limit={limit}")?;
+        }
+        Ok(())
+    }
+}
+
+fn shortened(names: &[&str]) -> String {
+    const SHOWN: usize = 8;
+    match names.len() {
+        0..=SHOWN => names.join(", "),
+        count => format!("{}, ... {count} in all", names[..SHOWN].join(", ")),
+    }
+}
+
+impl ExecutionPlan for ArchiveExec {
+    fn name(&self) -> &'static str {
+        "ArchiveExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        apply_expression_roots(self.predicate.iter(), f)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if !children.is_empty() {
+            return internal_err!("ArchiveExec has no children");
+        }
+        Ok(self)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn statistics_from_inputs(&self, _inputs: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        Ok(match args.partition() {
+            None => self.statistics.clone(),
+            Some(_) => Arc::new(Statistics::new_unknown(&self.schema())),
+        })
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let Some(units) = self.units.get(partition) else {
+            return internal_err!("ArchiveExec has no partition {partition}");
+        };
+        let consumer = MemoryConsumer::new(format!("ArchiveExec[{partition}]"));
+        let reading = Reading {
+            plan: Arc::new(self.clone()),
+            batch_size: context.session_config().batch_size().max(1),
+            reservation: consumer.register(context.memory_pool()),
+            baseline: BaselineMetrics::new(&self.metrics, partition),
+            decode_time: MetricBuilder::new(&self.metrics).subset_time("decode_time", partition),
+            rows_decoded: MetricBuilder::new(&self.metrics).counter("rows_decoded", partition),
+            bytes_read: MetricBuilder::new(&self.metrics).counter("bytes_read", partition),
+            skipped: MetricBuilder::new(&self.metrics).counter("row_groups_filtered", partition),
+        };
+        let state = (reading, units.clone().into_iter(), None::<(RecordBatch, Range<usize>)>);
+        let stream = futures::stream::try_unfold(state, |(reading, mut units, mut current)| async move {
+            loop {
+                if let Some((batch, rows)) = current.take().filter(|(_, rows)| !rows.is_empty()) {
+                    let count = rows.len().min(reading.batch_size);
+                    let slice = batch.slice(rows.start, count);
+                    reading.baseline.record_output(count);
+                    let current = Some((batch, rows.start + count..rows.end));
+                    return Ok::<_, DataFusionError>(Some((slice, (reading, units, current))));
+                }
+                let Some(unit) = units.next() else {
+                    reading.reservation.free();
+                    return Ok(None);
+                };
+                current = reading.read(unit).await?;
+            }
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)))
+    }
+}
+
+/// One partition at work.
+struct Reading {
+    plan: Arc<ArchiveExec>,
+    batch_size: usize,
+    reservation: MemoryReservation,
+    baseline: BaselineMetrics,
+    decode_time: Time,
+    rows_decoded: Count,
+    bytes_read: Count,
+    skipped: Count,
+}
+
+impl Reading {
+    /// Reads a row group; gives the rows among which those are that satisfy the predicate.
+    async fn read(&self, unit: Unit) -> Result<Option<(RecordBatch, Range<usize>)>> {
+        let archived = &self.plan.opened.files[unit.file];
+        let rows = archived.file.metadata.metadata().row_group(unit.row_group).num_rows().max(0) as usize;
+        let mut range = 0..rows;
+        if let Some(predicate) = &self.plan.predicate {
+            // The filter's columns first: what it leaves out is not decoded.
+            let mut needed: Vec<usize> = collect_columns(predicate).iter().map(|column| column.index()).collect();
+            needed.sort_unstable();
+            let some = self.columns(archived, unit.row_group, &needed).await?;
+            range = matching(predicate, &self.plan.table, &needed, &some)?;
+            if range.is_empty() {
+                self.skipped.add(1);
+                return Ok(None);
+            }
+        }
+        // Values as numbers, as 64 bits, as integers and as predictions.
+        const COPIES: usize = 4;
+        let values = archived.file.decoded_values(unit.row_group, &self.plan.columns);
+        self.reservation.try_resize(values * 8 * COPIES)?;
+        let batch = self.columns(archived, unit.row_group, &self.plan.columns).await?;
+        if values > 0 {
+            self.rows_decoded.add(rows);
+        }
+        Ok(Some((batch, range)))
+    }
+
+    /// Some columns of the table, those of the partition included.
+    async fn columns(&self, archived: &ArchivedFile, row_group: usize, columns: &[usize]) -> Result<RecordBatch> {
+        let file = &archived.file;
+        let own = file.schema.fields().len();
+        let in_file: Vec<usize> = columns.iter().copied().filter(|column| *column < own).collect();
+        self.bytes_read.add(file.bytes_to_read(row_group, &in_file).map_err(external)? as usize);
+        let codebook = self.plan.opened.archive.codebook();
+        let timer = self.decode_time.timer();
+        let read = file.read(codebook, row_group, &in_file).await;
+        timer.done();
+        let batch = read.map_err(|error| external(error.at(file.path.to_string())))?;
+        let rows = batch.num_rows();
+        let mut found = batch.columns().iter();
+        let arrays: Option<Vec<ArrayRef>> = columns
+            .iter()
+            .map(|column| match column.checked_sub(own) {
+                None => found.next().cloned(),
+                Some(i) => archived.partition.get(i).map(|value| {
+                    Arc::new(StringArray::from_iter_values(std::iter::repeat_n(value, rows))) as ArrayRef
+                }),
+            })
+            .collect();
+        let Some(arrays) = arrays else { return internal_err!("a column is missing") };
+        let schema = Arc::new(self.plan.table.project(columns)?);
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(schema, arrays, &options)?)
+    }
+}
+
+/// From the first to the last row that satisfies the predicate, which is about the whole table.
+fn matching(predicate: &Arc<dyn PhysicalExpr>, table: &SchemaRef, columns: &[usize], some: &RecordBatch) -> Result<Range<usize>> {
+    let rows = some.num_rows();
+    let array = |i: usize| match columns.iter().position(|column| *column == i) {
+        Some(place) => some.column(place).clone(),
+        // The predicate does not look at it.
+        None => datafusion::arrow::array::new_null_array(table.field(i).data_type(), rows),
+    };
+    let fields: Vec<_> =
+        table.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+    let schema = Arc::new(datafusion::arrow::datatypes::Schema::new(fields));
+    let arrays = (0..table.fields().len()).map(array).collect();
+    let whole = RecordBatch::try_new(schema, arrays)?;
+    let kept = predicate.evaluate(&whole)?.into_array(rows)?;
+    let kept = kept.as_boolean();
+    let keeps = |row: &usize| kept.is_valid(*row) && kept.value(*row);
+    let first = (0..rows).find(keeps);
+    let last = (0..rows).rev().find(keeps);
+    Ok(match (first, last) {
+        (Some(first), Some(last)) => first..last + 1,
+        _ => 0..0,
+    })
+}

@@ -1,0 +1,61 @@
+//! Archives as tables: `CREATE EXTERNAL TABLE t STORED AS SPARROW LOCATION '...'`.
+
+mod exec;
+mod insert;
+mod options;
+mod pruning;
+mod table;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
+use datafusion::common::{Result, plan_err};
+use datafusion::datasource::listing::ListingTableUrl;
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::CreateExternalTable;
+use datafusion::prelude::SessionContext;
+
+pub use exec::ArchiveExec;
+pub use table::ArchiveTable;
+
+use crate::archive::ArchiveError;
+
+/// What follows `STORED AS`.
+pub const FILE_TYPE: &str = "SPARROW";
+
+/// Makes tables of archives.
+#[derive(Debug, Default)]
+pub struct ArchiveTableFactory;
+
+#[async_trait]
+impl TableProviderFactory for ArchiveTableFactory {
+    async fn create(&self, state: &dyn Session, command: &CreateExternalTable) -> Result<Arc<dyn TableProvider>> {
+        let [location] = &command.locations[..] else {
+            return plan_err!("an archive has one LOCATION, found {}", command.locations.len());
+        };
+        if !command.table_partition_cols.is_empty() {
+            return plan_err!("PARTITIONED BY is not needed: an archive knows its partitions");
+        }
+        // A folder, whether or not it is there.
+        let location = if location.ends_with('/') { location.clone() } else { format!("{location}/") };
+        let url = ListingTableUrl::parse(&location)?;
+        let store = state.runtime_env().object_store(&url)?;
+        let schema = Arc::new(command.schema.as_arrow().clone());
+        let settings = options::parse(&command.options)?;
+        Ok(Arc::new(ArchiveTable::open(store, url.prefix().clone(), schema, settings).await?))
+    }
+}
+
+/// Lets a session create tables `STORED AS SPARROW`.
+pub fn register_archives(session: &SessionContext) {
+    let state = session.state_ref();
+    state.write().table_factories_mut().insert(FILE_TYPE.to_string(), Arc::new(ArchiveTableFactory));
+}
+
+fn external(error: ArchiveError) -> DataFusionError {
+    match error {
+        ArchiveError::Layout(what) => DataFusionError::Execution(what),
+        other => DataFusionError::External(Box::new(other)),
+    }
+}

@@ -1,0 +1,82 @@
+//! Which row groups a filter leaves to read.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, BooleanArray, StringArray, UInt64Array};
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::pruning::PruningStatistics;
+use datafusion::common::{Column, Result, ScalarValue};
+use datafusion::parquet::arrow::arrow_reader::statistics::StatisticsConverter;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
+
+use super::table::ArchivedFile;
+
+/// The row groups of a file that may hold rows that satisfy the predicate.
+pub(super) fn row_groups_to_read(
+    file: &ArchivedFile,
+    schema: &SchemaRef,
+    predicate: Option<&Arc<dyn PhysicalExpr>>,
+) -> Result<Vec<usize>> {
+    let all = 0..file.file.row_groups();
+    let Some(predicate) = predicate else { return Ok(all.collect()) };
+    // A predicate that says nothing about minima and maxima prunes nothing.
+    let Ok(pruning) = PruningPredicateBuilder::new().with_file_schema(schema.clone()).try_build(predicate.clone()) else { return Ok(all.collect()) };
+    let keep = pruning.prune(&RowGroups { file, schema })?;
+    Ok(all.zip(keep).filter(|(_, keep)| *keep).map(|(row_group, _)| row_group).collect())
+}
+
+/// Minima, maxima and counts of a file's row groups.
+struct RowGroups<'a> {
+    file: &'a ArchivedFile,
+    schema: &'a Schema,
+}
+
+impl RowGroups<'_> {
+    fn partition_value(&self, column: &Column) -> Option<ArrayRef> {
+        let index = self.schema.index_of(&column.name).ok()?.checked_sub(self.file.file.schema.fields().len())?;
+        let value = self.file.partition.get(index)?;
+        Some(Arc::new(StringArray::from(vec![value.as_str(); self.num_containers()])))
+    }
+
+    fn convert<T>(&self, column: &Column, read: impl Fn(&StatisticsConverter<'_>) -> Option<T>) -> Option<T> {
+        let metadata = &self.file.file.metadata;
+        let converter =
+            StatisticsConverter::try_new(&column.name, metadata.schema(), metadata.parquet_schema()).ok()?;
+        read(&converter)
+    }
+}
+
+impl PruningStatistics for RowGroups<'_> {
+    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
+        let groups = self.file.file.metadata.metadata().row_groups();
+        self.partition_value(column)
+            .or_else(|| self.convert(column, |converter| converter.row_group_mins(groups.iter()).ok()))
+    }
+
+    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
+        let groups = self.file.file.metadata.metadata().row_groups();
+        self.partition_value(column)
+            .or_else(|| self.convert(column, |converter| converter.row_group_maxes(groups.iter()).ok()))
+    }
+
+    fn num_containers(&self) -> usize {
+        self.file.file.row_groups()
+    }
+
+    fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
+        let groups = self.file.file.metadata.metadata().row_groups();
+        self.convert(column, |converter| converter.row_group_null_counts(groups.iter()).ok())
+            .map(|counts| Arc::new(counts) as ArrayRef)
+    }
+
+    fn row_counts(&self) -> Option<ArrayRef> {
+        let groups = self.file.file.metadata.metadata().row_groups();
+        let counts: UInt64Array = groups.iter().map(|group| Some(group.num_rows().max(0) as u64)).collect();
+        Some(Arc::new(counts))
+    }
+
+    fn contained(&self, _column: &Column, _values: &std::collections::HashSet<ScalarValue>) -> Option<BooleanArray> {
+        None
+    }
+}

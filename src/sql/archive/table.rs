@@ -1,0 +1,266 @@
+//! An archive as a table.
+
+use std::sync::{Arc, RwLock};
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::stats::{ColumnStatistics, Precision, Statistics};
+use datafusion::common::{Result, SchemaExt, exec_datafusion_err, not_impl_err, plan_err};
+use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
+use datafusion::datasource::sink::DataSinkExec;
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::object_store::ObjectStore;
+use datafusion::object_store::path::Path;
+use datafusion::physical_plan::ExecutionPlan;
+
+use super::exec::{ArchiveExec, Unit};
+use super::external;
+use super::insert::ArchiveSink;
+use super::pruning::row_groups_to_read;
+use crate::archive::{Archive, ArchiveError, DataFile, Job};
+
+/// An archive as a table: values are decoded where a query needs them.
+#[derive(Debug)]
+pub struct ArchiveTable {
+    place: Arc<Place>,
+    job: Job,
+    schema: SchemaRef,
+}
+
+/// Where an archive is, and what is known of it.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub store: Arc<dyn ObjectStore>,
+    pub folder: Path,
+    /// `None` before the first row is inserted.
+    opened: RwLock<Option<Arc<Opened>>>,
+}
+
+/// An archive whose footers are known.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub archive: Archive,
+    pub files: Vec<ArchivedFile>,
+}
+
+/// A data file and the partition it is in.
+#[derive(Debug)]
+pub(super) struct ArchivedFile {
+    pub file: DataFile,
+    /// The values of the partition columns.
+    pub partition: Vec<String>,
+}
+
+impl ArchiveTable {
+    /// Opens an archive, or prepares for one with these columns where there is none.
+    pub(super) async fn open(store: Arc<dyn ObjectStore>, folder: Path, schema: SchemaRef, job: Job) -> Result<Self> {
+        let opened = match Archive::open(store.clone(), folder.clone()).await {
+            Ok(archive) => Some(Arc::new(Opened::new(archive).await?)),
+            Err(ArchiveError::NotAnArchive(_)) if !schema.fields().is_empty() => None,
+            Err(error) => return Err(external(error)),
+        };
+        let found = opened.as_ref().map(|opened| opened.schema());
+        if let Some(found) = &found
+            && !schema.fields().is_empty()
+            && schema.fields() != found.fields()
+        {
+            return plan_err!("the archive has other columns than the table: {found}");
+        }
+        let place = Arc::new(Place { store, folder, opened: RwLock::new(opened) });
+        Ok(Self { place, job, schema: found.unwrap_or(schema) })
+    }
+
+    /// An archive that has been opened, as a table of any session. Rows that are inserted are coded as
+    /// its others are.
+    pub async fn new(archive: Archive) -> Result<Self> {
+        let (store, folder) = (archive.store().clone(), archive.folder().clone());
+        let opened = Opened::new(archive).await?;
+        let schema = opened.schema();
+        let place = Arc::new(Place { store, folder, opened: RwLock::new(Some(Arc::new(opened))) });
+        Ok(Self { place, job: Job::default(), schema })
+    }
+}
+
+impl Place {
+    pub fn opened(&self) -> Result<Option<Arc<Opened>>> {
+        Ok(self.opened.read().map_err(|_| exec_datafusion_err!("a query on this table has panicked"))?.clone())
+    }
+
+    /// Looks at the archive again, after rows were inserted.
+    pub async fn refresh(&self) -> Result<()> {
+        let archive = Archive::open(self.store.clone(), self.folder.clone()).await.map_err(external)?;
+        let opened = Arc::new(Opened::new(archive).await?);
+        *self.opened.write().map_err(|_| exec_datafusion_err!("a query on this table has panicked"))? = Some(opened);
+        Ok(())
+    }
+}
+
+impl Opened {
+    async fn new(archive: Archive) -> Result<Self> {
+        let mut files = Vec::new();
+        let names = partition_columns(&archive);
+        for entry in archive.files() {
+            let file = archive.data_file(entry).await.map_err(external)?;
+            let of = |name: &String| {
+                entry.path.split('/').find_map(|part| part.strip_prefix(&format!("{name}="))).unwrap_or("").to_string()
+            };
+            files.push(ArchivedFile { file, partition: names.iter().map(of).collect() });
+        }
+        let opened = Self { archive, files };
+        let schema = opened.schema();
+        if let Some(other) = opened.files.iter().find(|file| file.file.schema.fields()[..] != schema.fields()[..file.file.schema.fields().len().min(schema.fields().len())]) {
+            return plan_err!("{} has other columns than the first file of the archive", other.file.path);
+        }
+        Ok(opened)
+    }
+
+    /// The table's columns: those of the files, and those of the folders they are in.
+    fn schema(&self) -> SchemaRef {
+        let Some(first) = self.files.first() else { return Arc::new(Schema::empty()) };
+        let mut fields: Vec<FieldRef> = first.file.schema.fields().to_vec();
+        for name in partition_columns(&self.archive) {
+            fields.push(Arc::new(Field::new(name, DataType::Utf8, false)));
+        }
+        Arc::new(Schema::new_with_metadata(fields, first.file.schema.metadata().clone()))
+    }
+
+    /// Which columns are decoded, and not kept.
+    fn is_decoded(&self, column: usize) -> bool {
+        let coded = |file: &ArchivedFile| file.file.coded.as_ref().is_some_and(|c| c.table.values.contains(&column));
+        self.files.iter().any(coded)
+    }
+
+    fn statistics(&self, schema: &Schema) -> Result<Statistics> {
+        let mut all = Vec::new();
+        for file in &self.files {
+            let metadata = file.file.metadata.metadata();
+            let kept = Arc::new(Schema::new(
+                schema.fields().iter().enumerate()
+                    .filter(|(i, _)| *i < file.file.schema.fields().len() && !self.is_decoded(*i))
+                    .map(|(_, field)| field.clone())
+                    .collect::<Vec<_>>(),
+            ));
+            let known = DFParquetMetadata::statistics_from_parquet_metadata(metadata, &kept)?;
+            let column = |field: &FieldRef| match kept.index_of(field.name()) {
+                Ok(i) => known.column_statistics[i].clone(),
+                Err(_) => ColumnStatistics::new_unknown(),
+            };
+            let column_statistics = schema.fields().iter().map(column).collect();
+            let (num_rows, total_byte_size) = (known.num_rows, Precision::Absent);
+            all.push(Statistics { num_rows, total_byte_size, column_statistics });
+        }
+        Statistics::try_merge_iter(&all, schema)
+    }
+}
+
+/// The names of hive partitions that all files are in and that are no columns.
+fn partition_columns(archive: &Archive) -> Vec<String> {
+    let names = |path: &str| -> Vec<String> {
+        let parts = path.split('/').filter_map(|part| part.split_once('='));
+        parts.map(|(name, _)| name.to_string()).collect()
+    };
+    let mut paths = archive.files().iter().map(|file| names(&file.path));
+    let first = paths.next().unwrap_or_default();
+    if paths.all(|other| other == first) { first } else { Vec::new() }
+}
+
+#[async_trait]
+impl TableProvider for ArchiveTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        self.place.opened().ok()??.statistics(&self.schema).ok()
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let opened = self.place.opened()?;
+        let on_kept = |filter: &&Expr| {
+            filter.column_refs().iter().all(|column| {
+                let index = self.schema.index_of(&column.name);
+                index.is_ok_and(|index| opened.as_ref().is_some_and(|opened| !opened.is_decoded(index)))
+            })
+        };
+        let support = |filter: &&Expr| match on_kept(filter) {
+            true => TableProviderFilterPushDown::Inexact,
+            false => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let columns: Vec<usize> = match projection {
+            Some(projection) => projection.clone(),
+            None => (0..self.schema.fields().len()).collect(),
+        };
+        let schema = Arc::new(self.schema.project(&columns)?);
+        let Some(opened) = self.place.opened()? else {
+            return Ok(Arc::new(datafusion::physical_plan::empty::EmptyExec::new(schema)));
+        };
+        let predicate = conjunction(filters.to_vec())
+            .map(|filter| {
+                let schema = datafusion::common::DFSchema::try_from(self.schema.as_ref().clone())?;
+                state.create_physical_expr(filter, &schema)
+            })
+            .transpose()?;
+        let mut units = Vec::new();
+        let mut total = 0;
+        for (file, archived) in opened.files.iter().enumerate() {
+            total += archived.file.row_groups();
+            for row_group in row_groups_to_read(archived, &self.schema, predicate.as_ref())? {
+                units.push(Unit { file, row_group });
+            }
+        }
+        if let (Some(limit), None) = (limit, &predicate) {
+            // So many rows are in the first row groups.
+            let mut rows = 0;
+            let needed = units.iter().take_while(|unit| {
+                let enough = rows >= limit;
+                let metadata = opened.files[unit.file].file.metadata.metadata();
+                rows += metadata.row_group(unit.row_group).num_rows().max(0) as usize;
+                !enough
+            });
+            let needed = needed.count();
+            units.truncate(needed);
+        }
+        let statistics = if predicate.is_none() && limit.is_none() {
+            opened.statistics(&self.schema)?.project(Some(&columns))
+        } else {
+            Statistics::new_unknown(&schema)
+        };
+        let partitions = state.config().target_partitions();
+        let plan = ArchiveExec::new(opened, self.schema.clone(), columns, units, total, predicate, limit, partitions, statistics)?;
+        Ok(Arc::new(plan))
+    }
+
+    async fn insert_into(
+        &self,
+        _state: &dyn Session,
+        input: Arc<dyn ExecutionPlan>,
+        operation: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if operation != InsertOp::Append {
+            return not_impl_err!("an archive can be added to, but its rows cannot be replaced: {operation}");
+        }
+        if self.place.opened()?.is_some_and(|opened| !partition_columns(&opened.archive).is_empty()) {
+            return not_impl_err!("rows cannot be inserted into an archive with partitions; use sparrow append");
+        }
+        self.schema.logically_equivalent_names_and_types(&input.schema())?;
+        let sink = ArchiveSink::new(self.place.clone(), self.job.clone(), self.schema.clone());
+        Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
+    }
+}

@@ -1,0 +1,309 @@
+//! Archives from the command line: what users type, what they get, what happens when things go wrong.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::sparrow;
+
+fn run(arguments: &[&str]) -> Output {
+    sparrow().args(arguments).output().expect("it runs")
+}
+
+fn ok(arguments: &[&str]) -> Value {
+    let output = run(&[arguments, &["--format", "json"]].concat());
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn fails(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The only cell of a query's result.
+fn sql(statements: &str) -> Value {
+    let output = run(&["sql", "--format", "json", "-c", statements]);
+    assert!(output.status.success(), "{statements}: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    serde_json::from_str(text.lines().last().unwrap_or("")).expect("JSON")
+}
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+
+    fn traffic(&self, name: &str, layout: &str, seed: u64) -> String {
+        let path = self.path(name);
+        if let Some(parent) = Path::new(&path).parent() {
+            std::fs::create_dir_all(parent).expect("a folder");
+        }
+        let seed = seed.to_string();
+        let output = run(&["generate", "traffic", "--sensors", "12", "--days", "2", "--seed", &seed, "--layout", layout, "-o", &path]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        path
+    }
+}
+
+/// Every file below a folder with its bytes.
+fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![folder.to_path_buf()];
+    while let Some(next) = waiting.pop() {
+        for entry in std::fs::read_dir(next).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                waiting.push(path);
+            } else {
+                let relative = path.strip_prefix(folder).expect("below").to_path_buf();
+                found.insert(relative, std::fs::read(&path).expect("bytes"));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_layout_there_and_back() {
+    let folder = Folder::new();
+    let columns = |layout: &str| match layout {
+        "wide" => vec!["--columns", "s*"],
+        "long" => vec!["--long", "time,sensor,speed"],
+        _ => Vec::new(),
+    };
+    for layout in ["list", "wide", "long"] {
+        let input = folder.traffic(&format!("{layout}.parquet"), layout, 1);
+        let (archive, back) = (folder.path(&format!("{layout}-archive")), folder.path(&format!("{layout}-back.parquet")));
+        let described = sql(&format!("SELECT count(*) AS n FROM '{input}'"));
+        let mut arguments = vec!["compress", input.as_str(), "-o", &archive, "--max-error", "0.5"];
+        let names: Vec<String> = column_names(&input);
+        let long = format!("{},{},{}", names[0], names.get(1).cloned().unwrap_or_default(), names.last().cloned().unwrap_or_default());
+        let given = columns(layout);
+        match layout {
+            "long" => arguments.extend(["--long", &long]),
+            _ => arguments.extend(given.iter()),
+        }
+        let report = ok(&arguments);
+        assert!(report["max_error"].as_f64().expect("a number") <= 0.5, "{report}");
+        assert_eq!(report["rows"], described[0]["n"]);
+        let verified = ok(&["verify", &archive, "--against", &input]);
+        assert_eq!(verified["problems"], Value::Array(Vec::new()));
+        assert!(verified["max_error"].as_f64().expect("a number") <= 0.5);
+        ok(&["decompress", &archive, "-o", &back]);
+        assert_eq!(sql(&format!("SELECT count(*) AS n FROM '{back}'")), described);
+        assert_eq!(column_names(&back), names);
+        // Queries on the archive agree with those on the decoded table.
+        let table = format!("CREATE EXTERNAL TABLE t STORED AS SPARROW LOCATION '{archive}'");
+        let last = names.last().expect("columns");
+        for query in [
+            "SELECT count(*) AS n FROM".to_string(),
+            format!("SELECT min(\"{0}\") AS a, max(\"{0}\") AS b, count(*) AS n FROM", names[0]),
+            format!("SELECT count(\"{last}\") AS n, max(\"{last}\") AS m FROM"),
+        ] {
+            let output = run(&["sql", "--format", "json", "-c", &format!("{table}; {query} t")]);
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let on_archive: Value = serde_json::from_str(String::from_utf8_lossy(&output.stdout).trim()).expect("JSON");
+            assert_eq!(on_archive, sql(&format!("{query} '{back}'")), "{query}");
+        }
+    }
+}
+
+fn column_names(file: &str) -> Vec<String> {
+    let rows = sql(&format!("DESCRIBE '{file}'"));
+    rows.as_array().expect("rows").iter().map(|row| row["column_name"].as_str().expect("a name").to_string()).collect()
+}
+
+#[test]
+fn an_archive_is_not_overwritten_unless_told() {
+    let folder = Folder::new();
+    let input = folder.traffic("a.parquet", "list", 1);
+    let archive = folder.path("archive");
+    ok(&["compress", &input, "-o", &archive]);
+    let before = contents(Path::new(&archive));
+    let error = fails(&["compress", &input, "-o", &archive, "--max-error", "1"]);
+    assert!(error.contains("exists already") && error.contains("--overwrite"), "{error}");
+    assert_eq!(contents(Path::new(&archive)), before);
+    // One that fails leaves the old one.
+    let error = fails(&["compress", &input, "-o", &archive, "--overwrite", "--column", "nosuch"]);
+    assert!(error.contains("nosuch"), "{error}");
+    assert_eq!(contents(Path::new(&archive)), before);
+    ok(&["compress", &input, "-o", &archive, "--overwrite", "--max-error", "1"]);
+    assert_ne!(contents(Path::new(&archive)), before);
+    // A folder that is no archive stays.
+    let other = folder.path("other");
+    std::fs::create_dir(&other).expect("a folder");
+    std::fs::write(Path::new(&other).join("precious"), "x").expect("a file");
+    let error = fails(&["compress", &input, "-o", &other, "--overwrite"]);
+    assert!(error.contains("not an archive"), "{error}");
+    assert!(Path::new(&other).join("precious").exists());
+}
+
+#[test]
+fn a_file_that_fails_is_named_and_the_rest_goes_on() {
+    let folder = Folder::new();
+    folder.traffic("in/a.parquet", "list", 1);
+    folder.traffic("in/c.parquet", "list", 2);
+    std::fs::write(folder.path("in/b.parquet"), "this is no Parquet file").expect("a file");
+    let archive = folder.path("archive");
+    let error = fails(&["compress", &folder.path("in"), "-o", &archive, "--max-error", "1"]);
+    assert!(error.contains("b.parquet"), "{error}");
+    assert_eq!(ok(&["inspect", &archive])["files"], 2);
+    assert_eq!(ok(&["verify", &archive])["files"], 2);
+}
+
+#[test]
+fn hive_partitions_are_kept() {
+    let folder = Folder::new();
+    folder.traffic("in/year=2024/a.parquet", "list", 1);
+    folder.traffic("in/year=2025/a.parquet", "list", 2);
+    let (archive, back) = (folder.path("archive"), folder.path("back"));
+    ok(&["compress", &folder.path("in"), "-o", &archive, "--max-error", "1"]);
+    ok(&["decompress", &archive, "-o", &back]);
+    assert!(Path::new(&back).join("year=2025/a.parquet").is_file());
+    let table = format!("CREATE EXTERNAL TABLE t STORED AS SPARROW LOCATION '{archive}'");
+    let output = run(&["sql", "--format", "json", "-c", &format!("{table}; SELECT year, count(*) AS n FROM t WHERE year = '2025' GROUP BY year")]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "[{\"year\":\"2025\",\"n\":576}]");
+}
+
+#[test]
+fn rows_are_added() {
+    let folder = Folder::new();
+    let (first, second) = (folder.traffic("a.parquet", "list", 1), folder.traffic("b.parquet", "list", 2));
+    let archive = folder.path("archive");
+    ok(&["compress", &first, "-o", &archive, "--max-error", "1"]);
+    ok(&["append", &archive, &second]);
+    let inspected = ok(&["inspect", &archive]);
+    assert_eq!(inspected["rows"], 2 * 576);
+    assert_eq!(inspected["history"].as_array().expect("steps").len(), 2);
+    assert_eq!(ok(&["verify", &archive, "--against", &first, &second])["files"], 2);
+    let error = fails(&["append", &archive, &second]);
+    assert!(error.contains("b.parquet already"), "{error}");
+    // And in SQL, into a new archive too.
+    let inserted = folder.path("inserted");
+    let statements = format!(
+        "CREATE EXTERNAL TABLE t (time TIMESTAMP, v DOUBLE[]) STORED AS SPARROW LOCATION '{inserted}' OPTIONS ('max_error' '0.5');
+         INSERT INTO t SELECT time, v FROM '{first}';
+         INSERT INTO t SELECT time, v FROM '{second}';
+         SELECT count(*) AS n FROM t"
+    );
+    let output = run(&["sql", "--format", "json", "-c", &statements]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("{\"n\":1152}"), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(ok(&["verify", &inserted])["max_error"].as_f64().expect("a number") <= 0.5);
+}
+
+#[test]
+fn a_killed_job_goes_on_where_it_was() {
+    let folder = Folder::new();
+    for file in 0..6 {
+        folder.traffic(&format!("in/f{file}.parquet"), "list", file);
+    }
+    let (input, undisturbed) = (folder.path("in"), folder.path("undisturbed"));
+    let started = Instant::now();
+    ok(&["compress", &input, "-o", &undisturbed, "--max-error", "0.2"]);
+    let whole = started.elapsed();
+    let expected = contents(Path::new(&undisturbed));
+    for attempt in 0..50u32 {
+        let archive = folder.path(&format!("archive{attempt}"));
+        let mut child = sparrow().args(["compress", &input, "-o", &archive, "--max-error", "0.2"])
+            .stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().expect("it runs");
+        // Moments spread over the whole run.
+        std::thread::sleep(Duration::from_secs_f64(whole.as_secs_f64() * f64::from(attempt * 37 % 50) / 50.0));
+        child.kill().expect("kill -9");
+        child.wait().expect("ended");
+        if !Path::new(&archive).exists() {
+            ok(&["compress", &input, "-o", &archive, "--max-error", "0.2"]);
+        }
+        assert_eq!(contents(Path::new(&archive)), expected, "killed at moment {attempt}");
+        assert!(!Path::new(&format!("{archive}.partial")).exists());
+        std::fs::remove_dir_all(&archive).expect("removed");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_full_disk_and_a_read_only_place_leave_nothing() {
+    let folder = Folder::new();
+    let input = folder.traffic("a.parquet", "list", 1);
+    let archive = folder.path("archive");
+    // Files cannot grow beyond a few kilobytes: to the program this is a full disk.
+    let script = format!("trap '' XFSZ; ulimit -f 4; exec '{}' compress '{input}' -o '{archive}' --max-error 0.1", env!("CARGO_BIN_EXE_sparrow"));
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!output.stderr.is_empty());
+    assert!(!Path::new(&archive).exists());
+    assert!(!Path::new(&format!("{archive}.partial")).exists());
+    let error = fails(&["compress", &input, "-o", "/proc/archive"]);
+    assert!(error.contains("/proc/archive"), "{error}");
+}
+
+#[test]
+fn what_does_not_compress_is_stored_as_it_was() {
+    let folder = Folder::new();
+    let noise = folder.path("noise.parquet");
+    let statement = format!("COPY (SELECT value AS i, [random(), random(), random()] AS v FROM generate_series(1, 300)) TO '{noise}'");
+    assert!(run(&["sql", "-c", &statement]).status.success());
+    let archive = folder.path("archive");
+    let report = ok(&["compress", &noise, "-o", &archive, "--lossless"]);
+    assert_eq!(report["stored_as_they_were"][0], "noise.parquet", "{report}");
+    assert_eq!(std::fs::read(Path::new(&archive).join("noise.parquet")).expect("stored"), std::fs::read(&noise).expect("noise"));
+    assert_eq!(ok(&["verify", &archive, "--against", &noise])["max_error"], 0.0);
+}
+
+#[test]
+fn bad_requests_are_explained() {
+    let folder = Folder::new();
+    let wide = folder.traffic("wide.parquet", "wide", 1);
+    let archive = folder.path("archive");
+    for (arguments, expected) in [
+        (vec!["compress", &wide, "-o", &archive], "--columns"),
+        (vec!["compress", &wide, "-o", &archive, "--column", "time"], "time"),
+        (vec!["compress", &wide, "-o", &archive, "--columns", "x*"], "x*"),
+        (vec!["compress", &wide, "-o", &archive, "--columns", "s*", "--max-error", "0"], "max_error"),
+        (vec!["compress", &wide, "-o", &archive, "--long", "a,b"], "time,series,value"),
+        (vec!["compress", "nowhere.parquet", "-o", &archive], "nowhere.parquet"),
+        (vec!["compress", "s3://bucket/x.parquet", "-o", &archive], "local files only"),
+        (vec!["verify", &folder.path("nothing")], "no such folder"),
+        (vec!["inspect", folder.0.path().to_str().expect("text")], "archive.json"),
+        (vec!["decompress", &folder.path("nothing"), "-o", "x"], "no such folder"),
+    ] {
+        let error = fails(&arguments);
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+        assert!(!Path::new(&archive).exists());
+    }
+    let output = run(&["compress", &wide, "-o", &archive, "--max-error", "1", "--lossless"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn only_what_a_query_needs_is_read() {
+    let folder = Folder::new();
+    let input = folder.traffic("wide.parquet", "wide", 1);
+    let archive = folder.path("archive");
+    ok(&["compress", &input, "-o", &archive, "--columns", "s*", "--max-error", "0.5"]);
+    let table = format!("CREATE EXTERNAL TABLE t STORED AS SPARROW LOCATION '{archive}'");
+    let plan = |query: &str| {
+        let output = run(&["sql", "--format", "json", "-c", &format!("{table}; EXPLAIN ANALYZE {query}")]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    // Counting reads nothing at all, and other columns are not decoded.
+    assert!(!plan("SELECT count(*) FROM t").contains("ArchiveExec"));
+    assert!(plan("SELECT sum(extract(minute FROM time)) FROM t").contains("decode=[]"));
+    let names = column_names(&input);
+    let one = plan(&format!("SELECT avg(\"{}\") FROM t", names[1]));
+    assert!(one.contains(&format!("decode=[{}]", names[1])) && one.contains("decode_time") && one.contains("rows_decoded=576"), "{one}");
+    let none = plan(&format!("SELECT avg(\"{}\") FROM t WHERE time > '2030-01-01'", names[1]));
+    assert!(none.contains("row_groups=0 of 1"), "{none}");
+}
