@@ -112,6 +112,14 @@ impl ErrorSums {
         }
     }
 
+    /// Sums that have overflowed end at the largest number: JSON has no infinities.
+    fn limited(self) -> Self {
+        let Self { values, .. } = self;
+        let [max, absolute, square, value_absolute, value_square] =
+            [self.max, self.absolute, self.square, self.value_absolute, self.value_square].map(|sum| sum.min(f64::MAX));
+        Self { values, max, absolute, square, value_absolute, value_square }
+    }
+
     pub fn merge(&mut self, other: &Self) {
         self.values += other.values;
         self.max = self.max.max(other.max);
@@ -119,14 +127,15 @@ impl ErrorSums {
         self.square += other.square;
         self.value_absolute += other.value_absolute;
         self.value_square += other.value_square;
+        *self = self.limited();
     }
 
     pub fn nmae(&self) -> f64 {
-        if self.absolute == 0.0 { 0.0 } else { self.absolute / self.value_absolute }
+        if self.absolute == 0.0 { 0.0 } else { (self.absolute / self.value_absolute).min(f64::MAX) }
     }
 
     pub fn nrmse(&self) -> f64 {
-        if self.square == 0.0 { 0.0 } else { (self.square / self.value_square).sqrt() }
+        if self.square == 0.0 { 0.0 } else { (self.square / self.value_square).sqrt().min(f64::MAX) }
     }
 }
 

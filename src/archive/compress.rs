@@ -613,7 +613,7 @@ impl<'a> Work<'a> {
         let mut writer: Option<DataFileWriter> = None;
         let new_writer = |first: Option<&RecordBatch>| DataFileWriter::new(table, self.settings, source.identity(), first);
         let batches = source.batches(None, None, rows.min(READ_ROWS)).await?;
-        let blocks = in_blocks(batches, source.schema.clone(), rows);
+        let blocks = read_ahead(in_blocks(batches, source.schema.clone(), rows), self.threads);
         let coded = blocks.map(|block| {
             let (table, settings) = (table.clone(), self.settings.clone());
             async move {
@@ -628,7 +628,8 @@ impl<'a> Work<'a> {
                 tokio::task::spawn_blocking(work).await.map_err(|error| ArchiveError::Io(std::io::Error::other(error)))?
             }
         });
-        let mut coded = std::pin::pin!(coded.buffered(self.threads));
+        // One more than there are threads: while a block is written the others are coded.
+        let mut coded = std::pin::pin!(coded.buffered(self.threads + 1));
         let mut done = 0;
         while let Some(block) = coded.next().await {
             if self.observer.is_cancelled() {
@@ -736,6 +737,27 @@ impl Output {
     fn hash(&self) -> String {
         format!("{:032x}", self.hasher.finish_128())
     }
+}
+
+/// Reads in a task of its own, so that coding need not wait for it.
+fn read_ahead(
+    blocks: impl futures::Stream<Item = Result<RecordBatch>> + Send + 'static,
+    waiting: usize,
+) -> impl futures::Stream<Item = Result<RecordBatch>> {
+    let (sender, receiver) = tokio::sync::mpsc::channel(waiting.max(1));
+    let task = tokio::spawn(async move {
+        let mut blocks = std::pin::pin!(blocks);
+        while let Some(block) = blocks.next().await {
+            // Nobody waits for more after an error or a cancellation.
+            if sender.send(block).await.is_err() {
+                return;
+            }
+        }
+    });
+    futures::stream::unfold((receiver, task), |(mut receiver, task)| async move {
+        let block = receiver.recv().await?;
+        Some((block, (receiver, task)))
+    })
 }
 
 /// Batches put together, or cut, to blocks of so many rows.

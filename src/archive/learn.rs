@@ -9,7 +9,8 @@ use super::codebook::Codebook;
 use super::layout::{Layout, Table};
 use super::quantiser::Bound;
 use super::{ArchiveError, Result};
-use crate::math::{Dictionary, LearnerOptions, Observer, Sample, kernels, learners};
+use crate::math::coders::Fksc;
+use crate::math::{Coder, CoderOptions, Dictionary, LearnerOptions, Observer, Sample, kernels, learners};
 
 /// What learning may be told; the rest is decided from the data.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -30,7 +31,9 @@ const DEFAULT_LAMBDA: f64 = 0.2;
 const MOST_ATOMS: usize = 64;
 const FEWEST_ATOMS: usize = 4;
 /// Signals that an atom should serve to be worth its bytes.
-const SIGNALS_PER_ATOM: u64 = 16;
+const SIGNALS_PER_ATOM: u64 = 8;
+/// Signals of the sample that must use an atom.
+const FEWEST_USES: u32 = 2;
 /// Sensors are scaled where their deviations differ by more than this, a few outliers aside.
 const ALIKE: f64 = 20.0;
 
@@ -69,7 +72,7 @@ pub(crate) fn learn(
     let groups = table.groups(sensors, usize::MAX);
     let rows = numeric(&parts, &groups, sensors);
     let deviations = deviations(&rows, sensors);
-    let scales = scales(&deviations);
+    let scales = scales(&deviations, bound);
     let mut sample = Sample::new(LearnerOptions::DEFAULT_SAMPLE, settings.seed);
     let mut scaled = vec![0.0; sensors];
     for (row, values) in rows.chunks_exact(sensors).enumerate() {
@@ -100,8 +103,44 @@ pub(crate) fn learn(
             Dictionary::new(vec![0.0; sensors], sensors, kernel, DEFAULT_LAMBDA, None)?
         }
     };
-    let codebook = Codebook::new(&dictionary, scales, &deviations, bound)?;
+    let codebook = Codebook::new(&dictionary, scales.clone(), &deviations, bound)?;
+    let codebook = match useful_atoms(&codebook, &sample)? {
+        Some(atoms) => {
+            let dictionary = subset(&dictionary, &atoms, &sample)?;
+            Codebook::new(&dictionary, scales, &deviations, bound)?
+        }
+        None => codebook,
+    };
     Ok(Learned { codebook, series: table.series, signals: sample.seen() })
+}
+
+/// The atoms that codes use, rounded as they are, unless all are used.
+fn useful_atoms(codebook: &Codebook, sample: &Sample) -> Result<Option<Vec<usize>>> {
+    if sample.is_empty() {
+        return Ok(None);
+    }
+    let options = CoderOptions::new(codebook.lambda())?;
+    let codes = Fksc.encode(codebook.prepared(), &sample.signals()?, &options)?;
+    let mut uses = vec![0; codebook.atoms()];
+    for (atoms, _) in codes.rows() {
+        atoms.iter().for_each(|atom| uses[*atom as usize] += 1);
+    }
+    let used: Vec<usize> = (0..uses.len()).filter(|atom| uses[*atom] >= FEWEST_USES).collect();
+    Ok((used.len() < uses.len()).then_some(used))
+}
+
+/// Some of the atoms; where there is none, the mean of the signals.
+fn subset(dictionary: &Dictionary, atoms: &[usize], sample: &Sample) -> Result<Dictionary> {
+    let mut values: Vec<f64> = atoms.iter().flat_map(|atom| dictionary.atom(*atom)).copied().collect();
+    if values.is_empty() {
+        values.resize(dictionary.dim(), 0.0);
+        let signals = sample.signals()?;
+        for signal in signals.rows() {
+            values.iter_mut().zip(*signal).for_each(|(mean, value)| *mean += value / signals.len() as f64);
+        }
+    }
+    let (dim, kernel, lambda) = (dictionary.dim(), dictionary.kernel().clone(), dictionary.lambda());
+    Ok(Dictionary::new(values, dim, kernel, lambda, None)?)
 }
 
 /// A codebook from a dictionary that was given.
@@ -162,16 +201,18 @@ fn deviations(rows: &[f64], sensors: usize) -> Vec<f64> {
     squares.into_iter().map(f64::sqrt).collect()
 }
 
-/// What to divide sensors by: their deviations where these differ by orders of magnitude, else 1.
-fn scales(deviations: &[f64]) -> Vec<f64> {
-    let usable = |deviation: &f64| deviation.is_normal() && deviation.recip().is_normal();
-    let mut moving: Vec<f64> = deviations.iter().copied().filter(usable).collect();
-    moving.sort_by(f64::total_cmp);
-    let few = moving.len() / 20;
-    let (smallest, largest) = (moving.get(few), moving.iter().rev().nth(few));
+/// What to divide sensors by before they are compared: their deviations where these differ by orders of
+/// magnitude, else 1. What is below a bound is free anyway, and counts for no more than that.
+fn scales(deviations: &[f64], bound: Bound) -> Vec<f64> {
+    let least = if let Bound::MaxError(bound) = bound { bound } else { 0.0 };
+    let size = |deviation: &f64| deviation.max(least);
+    let usable = |size: &f64| size.is_normal() && size.recip().is_normal();
+    let mut sizes: Vec<f64> = deviations.iter().map(size).filter(usable).collect();
+    sizes.sort_by(f64::total_cmp);
+    let few = sizes.len() / 20;
+    let (smallest, largest) = (sizes.get(few), sizes.iter().rev().nth(few));
     if smallest.zip(largest).is_none_or(|(smallest, largest)| *largest <= ALIKE * smallest) {
         return vec![1.0; deviations.len()];
     }
-    deviations.iter().map(|deviation| if usable(deviation) { *deviation } else { 1.0 }).collect()
+    deviations.iter().map(size).map(|size| if usable(&size) { size } else { 1.0 }).collect()
 }
-

@@ -22,10 +22,18 @@ pub(super) struct ParquetOutput<'a> {
 
 impl<'a> ParquetOutput<'a> {
     pub fn create(path: &'a Path, schema: SchemaRef) -> anyhow::Result<Self> {
+        Self::create_with(path, schema, Self::DENSE)
+    }
+
+    /// Levels of zstd: small files that are written once, and tables that are written as fast as may be.
+    const DENSE: i32 = 9;
+    pub const FAST: i32 = 1;
+
+    pub fn create_with(path: &'a Path, schema: SchemaRef, level: i32) -> anyhow::Result<Self> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let file = tempfile::Builder::new().prefix(".sparrow-").tempfile_in(folder);
         let file = file.with_context(|| format!("cannot write into {}", folder.display()))?;
-        let level = ZstdLevel::try_new(9)?;
+        let level = ZstdLevel::try_new(level)?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(level))
             .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))

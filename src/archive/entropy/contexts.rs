@@ -35,8 +35,12 @@ pub(super) fn log_level(value: u32) -> usize {
 /// A table for every context.
 #[derive(Debug)]
 pub(super) struct Tables {
-    pub of_context: Vec<u8>,
-    pub tables: Vec<Table>,
+    of_context: Vec<u8>,
+    tables: Vec<Table>,
+    /// Where the table of each context begins among `starts`.
+    places: Vec<u32>,
+    /// The starts of all tables, one table after the other: coding looks at nothing else.
+    starts: Vec<u32>,
 }
 
 impl Tables {
@@ -66,7 +70,18 @@ impl Tables {
         if tables.is_empty() {
             tables.push(Table::from_counts(&[0; SYMBOLS]));
         }
-        Self { of_context, tables }
+        Self::new(of_context, tables)
+    }
+
+    fn new(of_context: Vec<u8>, tables: Vec<Table>) -> Self {
+        let mut starts = Vec::new();
+        let mut of_table = Vec::with_capacity(tables.len());
+        for table in &tables {
+            of_table.push(starts.len() as u32);
+            starts.extend_from_slice(table.starts());
+        }
+        let places = of_context.iter().map(|table| of_table[usize::from(*table)]).collect();
+        Self { of_context, tables, places, starts }
     }
 
     /// The tables, and runs of contexts of one half that share one.
@@ -103,12 +118,13 @@ impl Tables {
                 }
             }
         }
-        Ok(Self { of_context, tables })
+        Ok(Self::new(of_context, tables))
     }
 
+    /// The starts of a context's table, and those of the tables after it.
     #[inline(always)]
-    pub fn table(&self, context: usize) -> &Table {
-        &self.tables[usize::from(self.of_context[context])]
+    pub fn starts(&self, context: usize) -> &[u32] {
+        &self.starts[self.places[context] as usize..]
     }
 }
 

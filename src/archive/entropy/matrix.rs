@@ -17,7 +17,7 @@ use crate::math::vectorised;
 const FORECASTS: [(i64, i64); 8] = [(0, 0), (2, 0), (3, 0), (4, 0), (0, 2), (0, 4), (2, 2), (1, 3)];
 const FORECASTS_WITHOUT_PERIOD: usize = 4;
 /// Rows looked at to choose forecasts.
-const ROWS_TRIED: usize = 512;
+const ROWS_TRIED: usize = 256;
 /// A forecast must save this share, in percent, of the one it replaces.
 const WORTHWHILE: u64 = 2;
 /// Periods tried, and integers looked at for each.
@@ -57,7 +57,7 @@ pub(in crate::archive) fn encode(values: &mut [i64], columns: usize, coded: Opti
     bytes.extend(plan.columns.iter().map(|(forecast, level)| forecast << 4 | level));
     tables.write(bytes);
     let pairs = found.iter().rev();
-    rans::encode(pairs.map(|(context, symbol)| (tables.table(usize::from(*context)), *symbol)), bytes);
+    rans::encode(pairs.map(|(context, symbol)| (tables.starts(usize::from(*context)), *symbol)), bytes);
     write_part(bytes, &plain.finish());
 }
 
@@ -77,7 +77,7 @@ pub(in crate::archive) fn decode(
     let mut plain = PlainReader::new(reader)?;
     let mut values = vec![0; rows * columns];
     vectorised(#[inline(always)] || walk(&mut values, coded, &plan, #[inline(always)] |context, _| {
-        let symbol = decoder.symbol(tables.table(context));
+        let symbol = decoder.symbol(tables.starts(context));
         symbols::join(symbol, &mut plain)
     }));
     Ok(values)

@@ -55,6 +55,11 @@ impl Table {
         Self { starts }
     }
 
+    /// Where each symbol's share starts, and where the last one ends.
+    pub fn starts(&self) -> &[u32] {
+        &self.starts
+    }
+
     /// The number of symbols, and all frequencies but the last.
     pub fn write(&self, bytes: &mut Vec<u8>) {
         let count = self.starts.len() - 1;
@@ -81,13 +86,13 @@ impl Table {
     }
 }
 
-/// Writes symbols, each with its table, given from the last to the first.
-pub(super) fn encode<'a>(symbols: impl Iterator<Item = (&'a Table, u8)>, bytes: &mut Vec<u8>) {
+/// Writes symbols, each with the starts of its table, given from the last to the first.
+pub(super) fn encode<'a>(symbols: impl Iterator<Item = (&'a [u32], u8)>, bytes: &mut Vec<u8>) {
     let mut state = LOWEST;
     let mut words: Vec<u16> = Vec::new();
-    for (table, symbol) in symbols {
-        let start = table.starts[usize::from(symbol)];
-        let frequency = table.starts[usize::from(symbol) + 1] - start;
+    for (starts, symbol) in symbols {
+        let start = starts[usize::from(symbol)];
+        let frequency = starts[usize::from(symbol) + 1] - start;
         if u64::from(state) >= u64::from(frequency) << (32 - BITS) {
             words.push(state as u16);
             state >>= 16;
@@ -119,16 +124,20 @@ impl<'a> Decoder<'a> {
         self.words.next().map_or(0, |word| u32::from(u16::from_le_bytes([word[0], word[1]])))
     }
 
+    /// The next symbol, from the starts of its table.
     #[inline(always)]
-    pub fn symbol(&mut self, table: &Table) -> u8 {
+    pub fn symbol(&mut self, starts: &[u32]) -> u8 {
         let slot = self.state & (ONE - 1);
         // Frequent symbols come first, so the search is short. The last start is above every slot.
         let mut symbol = 0;
-        while table.starts[symbol + 1] <= slot {
+        let mut start = 0;
+        let mut end = starts[1];
+        while end <= slot {
             symbol += 1;
+            start = end;
+            end = starts[symbol + 1];
         }
-        let start = table.starts[symbol];
-        self.state = (table.starts[symbol + 1] - start) * (self.state >> BITS) + slot - start;
+        self.state = (end - start) * (self.state >> BITS) + slot - start;
         if self.state < LOWEST {
             self.state = self.state << 16 | self.word();
         }

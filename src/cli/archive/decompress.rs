@@ -37,7 +37,7 @@ impl DecompressArguments {
         let mut rows = 0;
         if one {
             let schema = archive.schema().await?;
-            let mut output = ParquetOutput::create(&target, schema)?;
+            let mut output = ParquetOutput::create_with(&target, schema, ParquetOutput::FAST)?;
             for entry in archive.files() {
                 rows += write(&archive, entry, &mut output).await?;
             }
@@ -69,7 +69,8 @@ async fn write_all(archive: &Archive, folder: &Path) -> Result<u64> {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
         }
-        let mut output = ParquetOutput::create(&path, archive.data_file(entry).await?.schema)?;
+        let schema = archive.data_file(entry).await?.schema;
+        let mut output = ParquetOutput::create_with(&path, schema, ParquetOutput::FAST)?;
         rows += write(archive, entry, &mut output).await?;
         output.finish()?;
     }
