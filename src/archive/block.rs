@@ -10,7 +10,8 @@ use super::codebook::{Codebook, WEIGHT_ONE};
 use super::number::{Number, fits};
 use super::quantiser::{Bound, Quantiser};
 use super::{ArchiveError, Result, entropy};
-use crate::math::{CoderOptions, Signals, coders};
+use crate::math::coders::Fksc;
+use crate::math::{Coder, CoderOptions, Signals};
 
 /// Calls a function with a number's type as a constant, so that its loops are made for that type.
 macro_rules! by_number {
@@ -72,8 +73,9 @@ pub(crate) struct Group {
 
 impl Group {
     fn number(&self) -> Result<Number> {
-        Number::of(&self.data_type)
-            .ok_or_else(|| ArchiveError::layout(format!("expected integers or floats, found {}", self.data_type)))
+        Number::of(&self.data_type).ok_or_else(|| {
+            ArchiveError::layout(format!("expected integers or floats, found {}", self.data_type))
+        })
     }
 }
 
@@ -116,7 +118,8 @@ impl ErrorSums {
     fn limited(self) -> Self {
         let Self { values, .. } = self;
         let [max, absolute, square, value_absolute, value_square] =
-            [self.max, self.absolute, self.square, self.value_absolute, self.value_square].map(|sum| sum.min(f64::MAX));
+            [self.max, self.absolute, self.square, self.value_absolute, self.value_square]
+                .map(|sum| sum.min(f64::MAX));
         Self { values, max, absolute, square, value_absolute, value_square }
     }
 
@@ -143,9 +146,15 @@ const HAS_NULLS: u8 = 1;
 const HAS_EXCEPTIONS: u8 = 2;
 
 /// Codes a block and checks what comes back.
-pub(crate) fn encode(codebook: &Codebook, groups: &[Group], bound: Bound, cells: &Cells) -> Result<CodedBlock> {
+pub(crate) fn encode(
+    codebook: &Codebook,
+    groups: &[Group],
+    bound: Bound,
+    cells: &Cells,
+) -> Result<CodedBlock> {
     let codes = sparse_codes(codebook, groups, cells)?;
-    let mut coded = CodedBlock { codes, groups: Vec::with_capacity(groups.len()), error: ErrorSums::default() };
+    let mut coded =
+        CodedBlock { codes, groups: Vec::with_capacity(groups.len()), error: ErrorSums::default() };
     for group in groups {
         let part = gather(cells, group);
         let predictions = predict(codebook, &coded.codes, group);
@@ -182,7 +191,11 @@ fn sparse_codes(codebook: &Codebook, groups: &[Group], cells: &Cells) -> Result<
     }
     let options = CoderOptions::new(codebook.lambda())?.with_tolerance(1e-4)?;
     let batch = Signals::from_flat(&scaled, dim)?;
-    let codes = coders::Coder::encode(&coders::Fksc, codebook.prepared(), &batch, &options)?;
+    let codes = match Fksc.encode(codebook.prepared(), &batch, &options) {
+        Ok(codes) => codes,
+        // Values beyond what the kernel can compare: residuals do all of the work.
+        Err(_) => return Ok(vec![WholeCode::new(); batch.len()]),
+    };
     let relative: Vec<Vec<f64>> = (0..codebook.atoms())
         .map(|atom| {
             let steps = codebook.atom(atom).iter().enumerate();
@@ -273,7 +286,8 @@ fn fit(codebook: &Codebook, atoms: &[u32], relative: &[Vec<f64>], signal: &[f64]
     }
     let weights = (0..count).map(|i| (system[i * width + count] * f64::from(WEIGHT_ONE)).round());
     let limit = f64::from(i16::MAX);
-    let whole = atoms.iter().zip(weights).map(|(atom, weight)| (*atom as u16, weight.clamp(-limit, limit) as i16));
+    let whole =
+        atoms.iter().zip(weights).map(|(atom, weight)| (*atom as u16, weight.clamp(-limit, limit) as i16));
     whole.filter(|(_, weight)| *weight != 0).collect()
 }
 
@@ -283,7 +297,8 @@ fn predict(codebook: &Codebook, codes: &[WholeCode], group: &Group) -> Vec<f64> 
     let known = |sensor: &&usize| **sensor < codebook.sensors();
     let columns: Vec<usize> = group.sensors.iter().take_while(known).copied().collect();
     // The group's part of every atom, so that a signal's sums run over neighbours in memory.
-    let part = |atom: usize| -> Vec<i32> { columns.iter().map(|sensor| codebook.atom(atom)[*sensor]).collect() };
+    let part =
+        |atom: usize| -> Vec<i32> { columns.iter().map(|sensor| codebook.atom(atom)[*sensor]).collect() };
     let atoms: Vec<Vec<i32>> = (0..codebook.atoms()).map(part).collect();
     let mut predictions = Vec::with_capacity(codes.len() * width);
     let mut sums = vec![0i64; columns.len()];
@@ -291,7 +306,7 @@ fn predict(codebook: &Codebook, codes: &[WholeCode], group: &Group) -> Vec<f64> 
         sums.fill(0);
         for (atom, weight) in code {
             for (sum, steps) in sums.iter_mut().zip(&atoms[usize::from(*atom)]) {
-                *sum += i64::from(i32::from(*weight)) * i64::from(*steps);
+                *sum = sum.wrapping_add(i64::from(*weight) * i64::from(*steps));
             }
         }
         predictions.extend(columns.iter().zip(&sums).map(|(sensor, sum)| codebook.predict(*sensor, *sum)));
@@ -318,16 +333,21 @@ pub(super) fn gather<'a>(cells: &'a Cells, group: &Group) -> Cow<'a, Cells> {
 
 fn encode_group(group: &Group, bound: Bound, part: &Cells, predictions: &[f64]) -> Result<Vec<u8>> {
     let number = group.number()?;
-    let values = || part.raw.iter().zip(&part.state).filter(|(_, state)| **state == Cell::Value).map(|(raw, _)| *raw);
+    let values =
+        || part.raw.iter().zip(&part.state).filter(|(_, state)| **state == Cell::Value).map(|(raw, _)| *raw);
     let quantiser = Quantiser::choose(bound, number, values());
     let mut integers = vec![0i64; part.raw.len()];
     let mut exceptions: Vec<(usize, u64)> = Vec::new();
     let narrow = |raw: u64| fits(&group.data_type, raw);
-    by_number!(number, quantise(part, quantiser, bound, predictions, &narrow, &mut integers, &mut exceptions));
+    by_number!(
+        number,
+        quantise(part, quantiser, bound, predictions, &narrow, &mut integers, &mut exceptions)
+    );
     let has_nulls = part.state.contains(&Cell::Null);
     let mut bytes = Vec::new();
     quantiser.write(&mut bytes);
-    let flags = if has_nulls { HAS_NULLS } else { 0 } | if exceptions.is_empty() { 0 } else { HAS_EXCEPTIONS };
+    let flags =
+        if has_nulls { HAS_NULLS } else { 0 } | if exceptions.is_empty() { 0 } else { HAS_EXCEPTIONS };
     bytes.push(flags);
     let width = group.sensors.len();
     let coded = coded_cells(&part.state);
@@ -398,7 +418,8 @@ fn present_cells(state: &[Cell]) -> Option<Vec<bool>> {
 fn decode_group(group: &Group, bytes: &[u8], predictions: &[f64], present: &[Cell]) -> Result<Cells> {
     let number = group.number()?;
     let width = group.sensors.len();
-    let (content, hash) = bytes.split_last_chunk::<8>().ok_or_else(|| ArchiveError::corrupt("a block is cut short"))?;
+    let (content, hash) =
+        bytes.split_last_chunk::<8>().ok_or_else(|| ArchiveError::corrupt("a block is cut short"))?;
     if XxHash3_64::oneshot(content) != u64::from_le_bytes(*hash) {
         return Err(ArchiveError::corrupt("a block does not match its hash"));
     }
@@ -409,10 +430,13 @@ fn decode_group(group: &Group, bytes: &[u8], predictions: &[f64], present: &[Cel
     let mut reader = Reader(content);
     let quantiser = Quantiser::read(&mut reader)?;
     let flags = reader.byte()?;
-    let mut state: Vec<Cell> = present.iter().map(|cell| match cell {
-        Cell::Absent => Cell::Absent,
-        _ => Cell::Value,
-    }).collect();
+    let mut state: Vec<Cell> = present
+        .iter()
+        .map(|cell| match cell {
+            Cell::Absent => Cell::Absent,
+            _ => Cell::Value,
+        })
+        .collect();
     if flags & HAS_NULLS != 0 {
         let mut part = Reader(reader.part()?);
         let nulls = entropy::decode(&mut part, signals, width, present_cells(&state).as_deref())?;
@@ -442,27 +466,45 @@ fn decode_group(group: &Group, bytes: &[u8], predictions: &[f64], present: &[Cel
     };
     let mut cells = Cells { sensors: width, raw, state };
     for (place, raw) in exceptions {
-        let slot = cells.raw.get_mut(place).ok_or_else(|| ArchiveError::corrupt("an exception is out of range"))?;
+        let slot =
+            cells.raw.get_mut(place).ok_or_else(|| ArchiveError::corrupt("an exception is out of range"))?;
         *slot = raw;
     }
     Ok(cells)
 }
 
 #[inline(always)]
-fn reconstruct(number: Number, quantiser: Quantiser, integers: &[i64], predictions: &[f64], raw: &mut Vec<u64>) {
+fn reconstruct(
+    number: Number,
+    quantiser: Quantiser,
+    integers: &[i64],
+    predictions: &[f64],
+    raw: &mut Vec<u64>,
+) {
     let pairs = integers.iter().zip(predictions);
     raw.extend(pairs.map(|(integer, prediction)| quantiser.value(number, *integer, *prediction)));
 }
 
 /// The last word before a block is written: every value as it will be read keeps the promise.
-pub(super) fn check(group: &Group, bound: Bound, part: &Cells, decoded: &Cells, error: &mut ErrorSums) -> Result<()> {
+pub(super) fn check(
+    group: &Group,
+    bound: Bound,
+    part: &Cells,
+    decoded: &Cells,
+    error: &mut ErrorSums,
+) -> Result<()> {
     let number = group.number()?;
     let narrow = |raw: u64| fits(&group.data_type, raw);
     let broken = by_number!(number, first_broken(part, decoded, bound, &narrow, error));
     let Some(index) = broken else { return Ok(()) };
     let sensor = group.sensors.get(index % part.sensors).copied().unwrap_or(0);
     let value = |cells: &Cells| cells.raw.get(index).map_or("nothing".to_string(), |raw| number.show(*raw));
-    Err(ArchiveError::Broken { signal: index / part.sensors, sensor, value: value(part), decoded: value(decoded) })
+    Err(ArchiveError::Broken {
+        signal: index / part.sensors,
+        sensor,
+        value: value(part),
+        decoded: value(decoded),
+    })
 }
 
 #[inline(always)]

@@ -52,14 +52,14 @@ impl Codebook {
         let value = |atom: usize, sensor: usize| dictionary.atom(atom)[sensor] * scales[sensor];
         let mut steps = Vec::with_capacity(dim);
         let mut centre = Vec::with_capacity(dim);
-        for sensor in 0..dim {
+        for (sensor, deviation) in deviations.iter().enumerate() {
             let mean = (0..count).map(|atom| value(atom, sensor)).sum::<f64>() / count as f64;
             let spread = (0..count).map(|atom| (value(atom, sensor) - mean).abs()).fold(0.0, f64::max);
             let wanted = match bound {
                 Bound::MaxError(bound) => SHARE_OF_BOUND * bound,
-                Bound::MaxRelativeError(bound) => SHARE_OF_BOUND * bound * (mean.abs() + deviations[sensor]),
+                Bound::MaxRelativeError(bound) => SHARE_OF_BOUND * bound * (mean.abs() + deviation),
                 Bound::Lossless => 0.0,
-                Bound::None => SHARE_OF_DEVIATION * deviations[sensor],
+                Bound::None => SHARE_OF_DEVIATION * deviation,
             };
             let mut step = wanted.max(spread / MOST_STEPS).max(mean.abs() / (1u64 << 40) as f64);
             if !(step.is_normal() && step.recip().is_normal()) {
@@ -105,8 +105,18 @@ impl Codebook {
         let products = rows.iter().flat_map(|a| rows.iter().map(move |b| dot(a, b))).collect();
         let dictionary = Dictionary::new(scaled, dim, kernel.clone(), lambda, None)?;
         let prepared = PreparedDictionary::new(dictionary)?;
-        let mut codebook =
-            Self { steps, centre, atoms, scales, lambda, kernel, prepared, products, hash: 0, bytes: Vec::new() };
+        let mut codebook = Self {
+            steps,
+            centre,
+            atoms,
+            scales,
+            lambda,
+            kernel,
+            prepared,
+            products,
+            hash: 0,
+            bytes: Vec::new(),
+        };
         codebook.bytes = codebook.write();
         codebook.hash = XxHash3_128::oneshot(&codebook.bytes);
         Ok(codebook)
@@ -203,11 +213,16 @@ impl Codebook {
         }
         let sensors = reader.size(MOST_SENSORS)?;
         let atoms = reader.size(Dictionary::MOST_ATOMS)?;
+        const MOST_VALUES: usize = 1 << 28;
+        if sensors == 0 || atoms == 0 || sensors.saturating_mul(atoms + 1) > MOST_VALUES {
+            return Err(ArchiveError::corrupt(format!("{atoms} atoms of {sensors} sensors")));
+        }
         let steps = read_floats(&mut reader, sensors)?;
         let scales = read_floats(&mut reader, sensors)?;
         let integers = entropy::decode(&mut reader, atoms + 1, sensors, None)?;
         let (centre, deviations) = integers.split_at(sensors);
-        let deviations: std::result::Result<Vec<i32>, _> = deviations.iter().map(|v| i32::try_from(*v)).collect();
+        let deviations: std::result::Result<Vec<i32>, _> =
+            deviations.iter().map(|v| i32::try_from(*v)).collect();
         let deviations = deviations.map_err(|_| ArchiveError::corrupt("an atom is out of range"))?;
         Self::assemble(steps, centre.to_vec(), deviations, scales, lambda, kernel)
     }

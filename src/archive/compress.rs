@@ -1,52 +1,36 @@
 //! The job that makes an archive, or adds to one: files in, data files out, one after the other.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
+use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
-use futures::future::BoxFuture;
-use futures::stream::BoxStream;
-use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt};
+use futures::StreamExt;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart};
-use parquet::arrow::ParquetRecordBatchStreamBuilder;
-use parquet::arrow::arrow_reader::ArrowReaderOptions;
-use parquet::arrow::async_reader::AsyncFileReader;
-use parquet::errors::ParquetError;
-use parquet::file::metadata::ParquetMetaData;
+use object_store::{ObjectStore, ObjectStoreExt};
 use serde::{Deserialize, Serialize};
-use twox_hash::xxhash3_128::Hasher as Hasher128;
-use twox_hash::XxHash3_128;
 
-use super::block::{self, ErrorSums};
 use super::codebook::Codebook;
-use super::data_file::{CodedTable, DataFile, DataFileWriter, Settings, fetch_footer, footer_hash, hash_text, parse_footer};
+use super::data_file::{Settings, hash_text};
 use super::dictionary_file::{self, Description};
-use super::footer::{Footer, KEY};
 use super::layout::{Layout, Table, item_type};
 use super::learn::{LearnSettings, given, learn};
-use super::manifest::{DictionaryEntry, FileEntry, HistoryEntry, Manifest};
+use super::manifest::{DictionaryEntry, FileEntry, HistoryEntry, JOB_FILE, Manifest, hash_of};
 use super::number::Number;
 use super::quantiser::Bound;
+use super::source::Source;
+use super::work::{BLOCK_VALUES, Work};
 use super::{ArchiveError, FORMAT_VERSION, Result};
 use crate::math::{Dictionary, Observer};
 
-/// Values in a block: enough for residuals to know their neighbours, few enough to read a part of a table.
-const BLOCK_VALUES: usize = 1 << 20;
-const FEWEST_BLOCK_ROWS: usize = 512;
-/// Rows of a block where a row is a signal.
-const MOST_BLOCK_ROWS: usize = 1 << 16;
 /// Sensors coded together, so that one of many can be read alone.
 const GROUP_SENSORS: usize = 64;
 /// Tables with fewer values are coded in one piece: the pieces' own tables would be too large a share.
 const GROUPED_FROM: u64 = 1 << 23;
 /// What is looked at to learn a dictionary.
 const SAMPLED_PARTS: usize = 32;
-const SAMPLED_ROWS: usize = 2048;
-const READ_ROWS: usize = 4096;
+const SAMPLED_ROWS: usize = 1 << 16;
+const SAMPLED_VALUES: usize = 1 << 24;
 
 /// One file to compress.
 #[derive(Debug, Clone)]
@@ -84,13 +68,22 @@ pub struct Job {
     pub learn: LearnSettings,
     /// Blocks coded at the same time.
     pub threads: usize,
+    /// Whether to go on where an earlier run of the same job was stopped.
+    pub resume: bool,
 }
 
 impl Default for Job {
     /// The only column of lists, codes alone, on all cores.
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { layout: LayoutRequest::Find, bound: Bound::None, dictionary: None, learn: LearnSettings::default(), threads }
+        Self {
+            layout: LayoutRequest::Find,
+            bound: Bound::None,
+            dictionary: None,
+            learn: LearnSettings::default(),
+            threads,
+            resume: true,
+        }
     }
 }
 
@@ -105,6 +98,13 @@ pub struct JobProgress {
     pub bytes_in: u64,
     /// Bytes written.
     pub bytes_out: u64,
+}
+
+impl JobProgress {
+    fn new(sources: &[Source]) -> Self {
+        let total_rows = sources.iter().map(|source| source.rows).sum();
+        Self { rows: 0, total_rows, bytes_in: 0, bytes_out: 0 }
+    }
 }
 
 /// Is told how a job goes on, and may end it.
@@ -134,72 +134,6 @@ pub struct JobReport {
     pub dictionary_bytes: u64,
 }
 
-/// An input whose footer is known.
-struct Source {
-    input: Input,
-    bytes: u64,
-    footer: Bytes,
-    metadata: Arc<ParquetMetaData>,
-    rows: u64,
-    row_groups: usize,
-    schema: SchemaRef,
-}
-
-impl Source {
-    async fn open(input: &Input) -> Result<Self> {
-        let bytes = input.store.head(&input.path).await?.size;
-        let footer = fetch_footer(input.store.as_ref(), &input.path, bytes).await?;
-        let metadata = Arc::new(parse_footer(&footer)?);
-        let (rows, row_groups) = (metadata.file_metadata().num_rows().max(0) as u64, metadata.num_row_groups());
-        let file = DataFile::new(input.store.clone(), input.path.clone(), &footer, &[], None)?;
-        Ok(Self { input: input.clone(), bytes, footer, metadata, rows, row_groups, schema: file.schema })
-    }
-
-    /// What the file is known by: its size and its footer.
-    fn identity(&self) -> String {
-        format!("{}-{}", self.bytes, footer_hash(&self.footer))
-    }
-
-    async fn batches(&self, row_groups: Option<Vec<usize>>, limit: Option<usize>, size: usize) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-        let Input { store, path, .. } = self.input.clone();
-        let reader = StoredParquet { store, path, metadata: self.metadata.clone() };
-        let mut builder = ParquetRecordBatchStreamBuilder::new(reader).await?.with_batch_size(size);
-        if let Some(row_groups) = row_groups {
-            builder = builder.with_row_groups(row_groups);
-        }
-        if let Some(limit) = limit {
-            builder = builder.with_limit(limit);
-        }
-        Ok(builder.build()?.map_err(ArchiveError::from).boxed())
-    }
-}
-
-/// A Parquet file in an object store whose footer is known.
-struct StoredParquet {
-    store: Arc<dyn ObjectStore>,
-    path: Path,
-    metadata: Arc<ParquetMetaData>,
-}
-
-impl AsyncFileReader for StoredParquet {
-    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, std::result::Result<Bytes, ParquetError>> {
-        let fetched = async move { self.store.get_range(&self.path, range).await };
-        fetched.map_err(|error| ParquetError::External(Box::new(error))).boxed()
-    }
-
-    fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, std::result::Result<Vec<Bytes>, ParquetError>> {
-        let fetched = async move { self.store.get_ranges(&self.path, &ranges).await };
-        fetched.map_err(|error| ParquetError::External(Box::new(error))).boxed()
-    }
-
-    fn get_metadata<'a>(
-        &'a mut self,
-        _options: Option<&'a ArrowReaderOptions>,
-    ) -> BoxFuture<'a, std::result::Result<Arc<ParquetMetaData>, ParquetError>> {
-        futures::future::ready(Ok(self.metadata.clone())).boxed()
-    }
-}
-
 /// Compresses files into a new archive at `folder`. Where an earlier run of the same job was stopped it
 /// goes on; where there is an archive already it fails.
 pub async fn compress(
@@ -220,92 +154,76 @@ pub async fn compress(
             None => ArchiveError::layout("there is nothing to compress"),
         });
     };
-    let layout = find_layout(&job.layout, &first.schema)?;
-    let table = Table::new(layout.clone(), first.schema.clone(), Vec::new())?;
-    let job_id = job_identity(&sources, job, &layout)?;
-    let (codebook, description, bytes) = match unfinished(store, folder, &job_id).await? {
+    // The first table that fits says what the others must look like.
+    let fitting = |source: &Source| -> Result<Table> {
+        let layout = find_layout(&job.layout, &source.schema)?;
+        Table::new(layout, source.schema.clone(), Vec::new())
+    };
+    let table = match sources.iter().find_map(|source| fitting(source).ok()) {
+        Some(table) => table,
+        None => fitting(first).map_err(|error| error.at(&first.input.name))?,
+    };
+    let layout = table.layout.clone();
+    let id = job_identity(&sources, job, &layout)?;
+    let resumed = if job.resume { unfinished(store, folder, &id).await? } else { None };
+    let (codebook, description, bytes) = match resumed {
         Some(found) => found,
         None => {
+            store.put(&folder.clone().join(JOB_FILE), id.into_bytes().into()).await?;
             let (codebook, series, learned_from) = match &job.dictionary {
+                Some(_) if matches!(layout, Layout::Long { .. }) => {
+                    return Err(ArchiveError::layout(
+                        "a dictionary does not know which series its sensors are; leave --dictionary out with --long",
+                    ));
+                }
                 Some(dictionary) => (given(dictionary, bound)?, Vec::new(), 0),
                 None => learn_from(&table, &sources, job, observer).await?,
             };
-            let description = Description::new(&codebook, layout.clone(), series, job_id.clone(), learned_from);
+            let description = Description::new(&codebook, layout.clone(), series, bound, learned_from);
             let bytes = dictionary_file::write(&codebook, &description)?;
             store.put(&folder.clone().join(dictionary_file::FILE_NAME), bytes.clone().into()).await?;
             (codebook, description, bytes.into())
         }
     };
-    let settings = Settings { codebook: Arc::new(codebook), bound, group_sensors: group_sensors(&sources, &table) };
-    let mut work = Work::new(store, folder, &settings, &layout, &description.series, job.threads, observer, &sources);
-    let mut report = work.run(&sources, failed, true).await?;
+    let settings =
+        Settings { codebook: Arc::new(codebook), bound, group_sensors: group_sensors(&sources, &table) };
+    let mut work = Work {
+        store,
+        folder,
+        settings: &settings,
+        layout: &layout,
+        series: &description.series,
+        schema: &table.schema,
+        threads: job.threads.max(1),
+        observer,
+        progress: JobProgress::new(&sources),
+        resume: job.resume,
+    };
+    let mut report = work.run(&sources, failed).await?;
     report.dictionary_bytes = bytes.len() as u64;
+    if let (true, Some((name, error))) = (report.files.is_empty(), report.failed.first()) {
+        return Err(ArchiveError::layout(format!("none of the tables could be compressed: {name}: {error}")));
+    }
     let manifest = Manifest {
         version: FORMAT_VERSION,
-        dictionary: DictionaryEntry { bytes: bytes.len() as u64, hash: format!("{:032x}", XxHash3_128::oneshot(&bytes)) },
+        dictionary: DictionaryEntry { bytes: bytes.len() as u64, hash: hash_of(&bytes) },
         history: vec![HistoryEntry::new("compress", &report.files)],
         files: report.files.clone(),
         hash: String::new(),
     };
     manifest.write(store.as_ref(), folder).await?;
+    store.delete(&folder.clone().join(JOB_FILE)).await?;
     Ok(report)
 }
 
-/// Compares a data file with what it was made from: other columns must be equal, and values within the
-/// bound. Gives the errors.
-pub(super) async fn compare(file: &DataFile, codebook: &Codebook, input: &Input) -> Result<ErrorSums> {
-    let source = Source::open(input).await?;
-    if source.rows != file.rows() {
-        return Err(ArchiveError::corrupt(format!("{} rows, the original has {}", file.rows(), source.rows)));
-    }
-    if source.schema.fields() != file.schema.fields() {
-        return Err(ArchiveError::corrupt("its columns are not those of the original"));
-    }
-    let columns: Vec<usize> = (0..file.schema.fields().len()).collect();
-    let mut errors = ErrorSums::default();
-    let mut rows = source.batches(None, None, READ_ROWS).await?;
-    let mut waiting: Option<RecordBatch> = None;
-    for row_group in 0..file.row_groups() {
-        let decoded = file.read(codebook, row_group, &columns).await?;
-        let mut parts = Vec::new();
-        let mut missing = decoded.num_rows();
-        while missing > 0 {
-            let batch = match waiting.take() {
-                Some(batch) => batch,
-                None => rows.try_next().await?.ok_or_else(|| ArchiveError::corrupt("the original ends too early"))?,
-            };
-            let taken = batch.num_rows().min(missing);
-            parts.push(batch.slice(0, taken));
-            missing -= taken;
-            if taken < batch.num_rows() {
-                waiting = Some(batch.slice(taken, batch.num_rows() - taken));
-            }
-        }
-        let original = concat_batches(&source.schema, &parts)?;
-        match &file.coded {
-            Some(coded) => compare_block(coded, codebook, &original, &decoded, &mut errors)?,
-            None if original.columns() == decoded.columns() => {}
-            None => return Err(ArchiveError::corrupt("it differs from the original")),
-        }
-    }
-    Ok(errors)
-}
-
-fn compare_block(coded: &CodedTable, codebook: &Codebook, original: &RecordBatch, decoded: &RecordBatch, errors: &mut ErrorSums) -> Result<()> {
-    let table = &coded.table;
-    for kept in &table.kept {
-        if original.column(*kept) != decoded.column(*kept) {
-            return Err(ArchiveError::corrupt(format!("column {} differs from the original", table.schema.field(*kept).name())));
-        }
-    }
-    let length = matches!(table.layout, Layout::List { .. }).then(|| codebook.sensors());
-    let (cells, placement) = table.cells(original, length)?;
-    let (read, _) = table.cells(decoded, length)?;
-    let groups = table.groups(placement.sensors.max(codebook.sensors()), usize::MAX);
-    for group in &groups {
-        block::check(group, coded.footer.bound, &block::gather(&cells, group), &block::gather(&read, group), errors)?;
-    }
-    Ok(())
+/// What files are added to.
+pub(super) struct Existing {
+    pub codebook: Arc<Codebook>,
+    pub description: Description,
+    /// The columns of the archive's tables, unless it has none.
+    pub schema: Option<SchemaRef>,
+    /// The parts of the path that say which partition a file is in.
+    pub partitions: Vec<String>,
 }
 
 /// Adds files to an archive, with its dictionary and bound.
@@ -313,23 +231,51 @@ pub(super) async fn append(
     inputs: &[Input],
     store: &Arc<dyn ObjectStore>,
     folder: &Path,
-    existing: (Manifest, Arc<Codebook>, Description, Bound),
-    threads: usize,
+    existing: Existing,
+    job: &Job,
     observer: &dyn JobObserver,
 ) -> Result<JobReport> {
-    let (mut manifest, codebook, description, bound) = existing;
-    if let Some(input) = inputs.iter().find(|input| manifest.files.iter().any(|file| file.path == input.name)) {
-        return Err(ArchiveError::layout(format!("the archive has a file {} already", input.name)));
+    let Existing { codebook, description, schema, partitions } = existing;
+    let (manifest, _) = current(store, folder).await?;
+    check_new(&manifest, inputs.iter().map(|input| input.name.as_str()))?;
+    for input in inputs {
+        if partition_names(&input.name) != partitions {
+            return Err(ArchiveError::layout(format!(
+                "{}: the archive's files are in partitions by {partitions:?}, this one is not",
+                input.name
+            )));
+        }
     }
     let (sources, failed) = open_all(inputs, observer).await;
-    let layout = description.layout.clone();
-    let group_sensors = match sources.first() {
-        Some(first) => group_sensors(&sources, &Table::new(layout.clone(), first.schema.clone(), Vec::new())?),
-        None => usize::MAX,
+    let Some(first) = sources.first() else {
+        return Err(match failed.into_iter().next() {
+            Some((name, error)) => error.at(name),
+            None => ArchiveError::layout("there is nothing to add"),
+        });
     };
-    let settings = Settings { codebook, bound, group_sensors };
-    let mut work = Work::new(store, folder, &settings, &layout, &description.series, threads, observer, &sources);
-    let mut report = work.run(&sources, failed, true).await?;
+    let schema = schema.unwrap_or_else(|| first.schema.clone());
+    let table = Table::new(description.layout.clone(), schema.clone(), Vec::new())?;
+    let group_sensors = group_sensors(&sources, &table);
+    let settings = Settings { codebook, bound: description.bound, group_sensors };
+    let mut work = Work {
+        store,
+        folder,
+        settings: &settings,
+        layout: &description.layout,
+        series: &description.series,
+        schema: &schema,
+        threads: job.threads.max(1),
+        observer,
+        progress: JobProgress::new(&sources),
+        resume: job.resume,
+    };
+    let mut report = work.run(&sources, failed).await?;
+    if report.files.is_empty() {
+        return Ok(report);
+    }
+    // Others may have added files meanwhile.
+    let (mut manifest, _) = current(store, folder).await?;
+    check_new(&manifest, report.files.iter().map(|file| file.path.as_str()))?;
     report.dictionary_bytes = manifest.dictionary.bytes;
     manifest.history.push(HistoryEntry::new("append", &report.files));
     manifest.files.extend(report.files.iter().cloned());
@@ -337,7 +283,29 @@ pub(super) async fn append(
     Ok(report)
 }
 
-async fn open_all(inputs: &[Input], observer: &dyn JobObserver) -> (Vec<Source>, Vec<(String, ArchiveError)>) {
+async fn current(store: &Arc<dyn ObjectStore>, folder: &Path) -> Result<(Manifest, u64)> {
+    let found = Manifest::read(store.as_ref(), folder).await?;
+    found.ok_or_else(|| ArchiveError::NotAnArchive(folder.to_string()))
+}
+
+fn check_new<'a>(manifest: &Manifest, mut names: impl Iterator<Item = &'a str>) -> Result<()> {
+    match names.find(|name| manifest.files.iter().any(|file| file.path == *name)) {
+        Some(name) => Err(ArchiveError::layout(format!("the archive has a file {name} already"))),
+        None => Ok(()),
+    }
+}
+
+/// The names of the hive partitions that a file is in.
+pub(crate) fn partition_names(path: &str) -> Vec<String> {
+    let folders = path.rsplit_once('/').map_or("", |(folders, _)| folders);
+    let parts = folders.split('/').filter_map(|part| part.split_once('='));
+    parts.map(|(name, _)| name.to_string()).collect()
+}
+
+async fn open_all(
+    inputs: &[Input],
+    observer: &dyn JobObserver,
+) -> (Vec<Source>, Vec<(String, ArchiveError)>) {
     let mut sources = Vec::new();
     let mut failed = Vec::new();
     for input in inputs {
@@ -354,38 +322,56 @@ async fn open_all(inputs: &[Input], observer: &dyn JobObserver) -> (Vec<Source>,
 
 /// What a job is known by: going on with another one's files would mix them up.
 fn job_identity(sources: &[Source], job: &Job, layout: &Layout) -> Result<String> {
-    let files: Vec<(String, String)> = sources.iter().map(|s| (s.input.name.clone(), s.identity())).collect();
-    let atoms = job.dictionary.as_ref().map(|dictionary| {
+    let files: Vec<_> = sources.iter().map(Source::state).collect();
+    let given = job.dictionary.as_ref().map(|dictionary| {
         let bytes: Vec<u8> = dictionary.atoms().iter().flat_map(|value| value.to_le_bytes()).collect();
-        hash_text(&bytes)
+        (hash_text(&bytes), dictionary.kernel().name(), dictionary.lambda().to_bits())
     });
-    let text = serde_json::to_string(&(FORMAT_VERSION, files, layout, job.bound, &job.learn, atoms))?;
-    Ok(format!("{:032x}", XxHash3_128::oneshot(text.as_bytes())))
+    let text = serde_json::to_string(&(FORMAT_VERSION, files, layout, job.bound, &job.learn, given))?;
+    Ok(hash_of(text.as_bytes()))
 }
 
 /// The dictionary of an earlier run of the same job.
-async fn unfinished(store: &Arc<dyn ObjectStore>, folder: &Path, job: &str) -> Result<Option<(Codebook, Description, Bytes)>> {
-    let bytes = match store.get(&folder.clone().join(dictionary_file::FILE_NAME)).await {
-        Ok(found) => found.bytes().await?,
-        Err(object_store::Error::NotFound { .. }) => return Ok(None),
-        Err(error) => return Err(error.into()),
+async fn unfinished(
+    store: &Arc<dyn ObjectStore>,
+    folder: &Path,
+    id: &str,
+) -> Result<Option<(Codebook, Description, Bytes)>> {
+    let fetch = |name: &str| {
+        let path = folder.clone().join(name);
+        async move {
+            match store.get(&path).await {
+                Ok(found) => Ok(Some(found.bytes().await?)),
+                Err(object_store::Error::NotFound { .. }) => Ok(None),
+                Err(error) => Err(ArchiveError::from(error)),
+            }
+        }
     };
-    match dictionary_file::read(bytes.clone()) {
-        Ok((codebook, description)) if description.job == job => Ok(Some((codebook, description, bytes))),
-        _ => Err(ArchiveError::OtherJob(folder.to_string())),
+    match fetch(JOB_FILE).await? {
+        None => return Ok(None),
+        Some(found) if found != id.as_bytes() => return Err(ArchiveError::OtherJob(folder.to_string())),
+        Some(_) => {}
     }
+    let Some(bytes) = fetch(dictionary_file::FILE_NAME).await? else { return Ok(None) };
+    let (codebook, description) = dictionary_file::read(bytes.clone())?;
+    Ok(Some((codebook, description, bytes)))
 }
 
 fn find_layout(request: &LayoutRequest, schema: &SchemaRef) -> Result<Layout> {
     match request {
         LayoutRequest::Given(layout) => Ok(layout.clone()),
         LayoutRequest::Columns(patterns) => {
+            let names = || schema.fields().iter().map(|field| field.name().as_str());
+            if let Some(pattern) = patterns.iter().find(|p| !names().any(|name| matches_pattern(p, name))) {
+                let names: Vec<&str> = names().collect();
+                return Err(ArchiveError::layout(format!(
+                    "no column matches {pattern}; the columns are {}",
+                    names.join(", ")
+                )));
+            }
             let matches = |name: &str| patterns.iter().any(|pattern| matches_pattern(pattern, name));
             let fields = schema.fields().iter().filter(|field| matches(field.name()));
             let columns: Vec<String> = fields.map(|field| field.name().clone()).collect();
-            if columns.is_empty() {
-                return Err(ArchiveError::layout(format!("no column matches {}", patterns.join(", "))));
-            }
             Ok(Layout::Wide { columns })
         }
         LayoutRequest::Find => {
@@ -441,38 +427,37 @@ fn group_sensors(sources: &[Source], table: &Table) -> usize {
     if values < GROUPED_FROM { usize::MAX >> 1 } else { GROUP_SENSORS }
 }
 
-fn block_rows(table: &Table, sensors: usize) -> usize {
-    match &table.layout {
-        Layout::List { .. } | Layout::Wide { .. } => {
-            (BLOCK_VALUES / sensors.max(1)).clamp(FEWEST_BLOCK_ROWS, MOST_BLOCK_ROWS)
-        }
-        Layout::Long { .. } => BLOCK_VALUES,
-        Layout::Window { length, .. } => (BLOCK_VALUES / length).max(1) * length,
-    }
-}
-
 /// Learns a dictionary from rows spread over all files.
-async fn learn_from(table: &Table, sources: &[Source], job: &Job, observer: &dyn JobObserver) -> Result<(Codebook, Vec<String>, u64)> {
-    let parts: Vec<(usize, usize)> =
-        sources.iter().enumerate().flat_map(|(i, s)| (0..s.row_groups).map(move |group| (i, group))).collect();
+async fn learn_from(
+    table: &Table,
+    sources: &[Source],
+    job: &Job,
+    observer: &dyn JobObserver,
+) -> Result<(Codebook, Vec<String>, u64)> {
+    let fitting: Vec<&Source> =
+        sources.iter().filter(|source| source.schema.fields() == table.schema.fields()).collect();
+    let parts: Vec<(&Source, usize)> =
+        fitting.iter().flat_map(|source| (0..source.row_groups).map(move |group| (*source, group))).collect();
     let stride = parts.len().div_ceil(SAMPLED_PARTS).max(1);
-    // A row of the long layout is one value, and a window takes many rows.
-    let rows = match &table.layout {
+    let sampled = parts.len().div_ceil(stride).max(1);
+    let values = SAMPLED_VALUES / sampled / values_in_row(table, &fitting);
+    let most = match &table.layout {
+        // A row is one value there, and a signal takes many.
         Layout::Long { .. } | Layout::Window { .. } => BLOCK_VALUES,
-        _ => SAMPLED_ROWS * SAMPLED_PARTS / parts.len().clamp(1, SAMPLED_PARTS),
+        _ => SAMPLED_ROWS / sampled,
     };
+    let rows = values.clamp(1, most);
     let mut batches = Vec::new();
     for (source, group) in parts.iter().step_by(stride) {
-        let source = &sources[*source];
-        let same = source.schema.fields() == table.schema.fields();
         let mut stream = source.batches(Some(vec![*group]), Some(rows), rows).await?;
         while let Some(batch) = stream.next().await {
-            if same {
-                batches.push(batch.map_err(|error| error.at(&source.input.name))?);
-            }
+            batches.push(batch.map_err(|error| error.at(&source.input.name))?);
         }
     }
-    let rows: u64 = sources.iter().map(|source| source.rows).sum();
+    if matches!(table.layout, Layout::List { .. }) && batches.iter().all(|batch| all_null(table, batch)) {
+        batches = first_lists(table, &fitting).await?;
+    }
+    let rows: u64 = fitting.iter().map(|source| source.rows).sum();
     let signals = match &table.layout {
         Layout::Window { length, .. } => rows / *length as u64,
         Layout::Long { .. } => rows / 8,
@@ -482,317 +467,33 @@ async fn learn_from(table: &Table, sources: &[Source], job: &Job, observer: &dyn
     Ok((learned.codebook, learned.series, learned.signals))
 }
 
-/// The part of a job that turns files into data files.
-struct Work<'a> {
-    store: &'a Arc<dyn ObjectStore>,
-    folder: &'a Path,
-    settings: &'a Settings,
-    layout: &'a Layout,
-    series: &'a [String],
-    threads: usize,
-    observer: &'a dyn JobObserver,
-    progress: JobProgress,
+fn all_null(table: &Table, batch: &RecordBatch) -> bool {
+    batch.column(table.values[0]).null_count() == batch.num_rows()
 }
 
-impl<'a> Work<'a> {
-    #[expect(clippy::too_many_arguments, reason = "all of them are what a job consists of")]
-    fn new(
-        store: &'a Arc<dyn ObjectStore>,
-        folder: &'a Path,
-        settings: &'a Settings,
-        layout: &'a Layout,
-        series: &'a [String],
-        threads: usize,
-        observer: &'a dyn JobObserver,
-        sources: &[Source],
-    ) -> Self {
-        let total_rows = sources.iter().map(|source| source.rows).sum();
-        let progress = JobProgress { rows: 0, total_rows, bytes_in: 0, bytes_out: 0 };
-        Self { store, folder, settings, layout, series, threads: threads.max(1), observer, progress }
-    }
-
-    async fn run(&mut self, sources: &[Source], failed: Vec<(String, ArchiveError)>, resume: bool) -> Result<JobReport> {
-        let failed = failed.into_iter().map(|(name, error)| (name, error.to_string())).collect();
-        let mut report = JobReport { files: Vec::new(), resumed: 0, failed, dictionary_bytes: 0 };
-        for source in sources {
-            if resume && let Some(entry) = self.finished(source).await? {
-                self.progress.rows += source.rows;
-                report.resumed += 1;
-                report.files.push(entry);
-                continue;
-            }
-            match self.file(source).await {
-                Ok(entry) => report.files.push(entry),
-                Err(error @ (ArchiveError::Cancelled | ArchiveError::Store(_))) => return Err(error),
-                Err(error) => {
-                    self.observer.on_failure(&source.input.name, &error);
-                    report.failed.push((source.input.name.clone(), error.to_string()));
-                }
-            }
-        }
-        Ok(report)
-    }
-
-    fn target(&self, source: &Source) -> Path {
-        source.input.name.split('/').fold(self.folder.clone(), |path, part| path.join(part))
-    }
-
-    /// The entry of a data file that an earlier run has finished.
-    async fn finished(&self, source: &Source) -> Result<Option<FileEntry>> {
-        let path = self.target(source);
-        let bytes = match self.store.get(&path).await {
-            Ok(found) => found.bytes().await?,
-            Err(object_store::Error::NotFound { .. }) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        // Whatever cannot be read is not finished.
-        let Ok(footer) = fetch_footer(self.store.as_ref(), &path, bytes.len() as u64).await else { return Ok(None) };
-        let codebook = Some(self.settings.codebook.as_ref());
-        let Ok(file) = DataFile::new(self.store.clone(), path, &footer, self.series, codebook) else { return Ok(None) };
-        let hash = format!("{:032x}", XxHash3_128::oneshot(&bytes));
-        match &file.coded {
-            Some(coded) if coded.footer.source == source.identity() => {
-                Ok(Some(self.entry(source, bytes.len() as u64, hash, &footer, coded.footer.error, None)))
-            }
-            None if footer == source.footer && bytes.len() as u64 == source.bytes => {
-                let hashes = chunk_hashes(&bytes, &footer)?;
-                Ok(Some(self.entry(source, bytes.len() as u64, hash, &footer, ErrorSums::default(), Some(hashes))))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    fn entry(&self, source: &Source, bytes: u64, hash: String, footer: &[u8], error: ErrorSums, stored: Option<Vec<Vec<String>>>) -> FileEntry {
-        FileEntry {
-            path: source.input.name.clone(),
-            rows: source.rows,
-            bytes,
-            hash,
-            footer_bytes: footer.len() as u64,
-            footer: footer_hash(footer),
-            source_bytes: source.bytes,
-            source: source.identity(),
-            stored,
-            error,
-        }
-    }
-
-    /// Compresses one file; it is stored as it was if that is not larger.
-    async fn file(&mut self, source: &Source) -> Result<FileEntry> {
-        let table = Table::new(self.layout.clone(), source.schema.clone(), self.series.to_vec())?;
-        if has_description(&source.footer)? {
-            return Err(ArchiveError::layout("this is a data file of an archive already; give the original table"));
-        }
-        let path = self.target(source);
-        let upload = self.store.put_multipart(&path).await?;
-        let mut output = Output::new(WriteMultipart::new(upload));
-        match self.blocks(source, &table, &mut output).await {
-            Ok((footer, error)) if output.length <= worthwhile(source.bytes) || source.rows == 0 => {
-                let (length, hash) = (output.length, output.hash());
-                output.upload.finish().await?;
-                Ok(self.entry(source, length, hash, &footer, error, None))
-            }
-            Ok(_) => {
-                output.upload.abort().await?;
-                self.store_as_it_was(source, &path).await
-            }
-            Err(error) => {
-                output.upload.abort().await?;
-                Err(error)
+/// The first rows that are not NULL alone.
+async fn first_lists(table: &Table, sources: &[&Source]) -> Result<Vec<RecordBatch>> {
+    for source in sources {
+        let mut stream = source.batches(None, None, super::source::READ_ROWS).await?;
+        while let Some(batch) = stream.next().await {
+            let batch = batch?;
+            if !all_null(table, &batch) {
+                return Ok(vec![batch]);
             }
         }
     }
-
-    /// Codes a file block by block, some of them at a time. Gives the footer's bytes.
-    async fn blocks(&mut self, source: &Source, table: &Table, output: &mut Output) -> Result<(Bytes, ErrorSums)> {
-        let sensors = self.settings.codebook.sensors();
-        if let Some(fixed) = table.fixed_sensors().filter(|fixed| *fixed != sensors) {
-            return Err(ArchiveError::layout(format!("{fixed} sensors, but the dictionary has {sensors}")));
-        }
-        let rows = block_rows(table, sensors);
-        let mut writer: Option<DataFileWriter> = None;
-        let new_writer = |first: Option<&RecordBatch>| DataFileWriter::new(table, self.settings, source.identity(), first);
-        let batches = source.batches(None, None, rows.min(READ_ROWS)).await?;
-        let blocks = read_ahead(in_blocks(batches, source.schema.clone(), rows), self.threads);
-        let coded = blocks.map(|block| {
-            let (table, settings) = (table.clone(), self.settings.clone());
-            async move {
-                let block = block?;
-                let work = move || -> Result<_> {
-                    let length = matches!(table.layout, Layout::List { .. }).then(|| settings.codebook.sensors());
-                    let (cells, placement) = table.cells(&block, length)?;
-                    let groups = table.groups(placement.sensors.max(settings.codebook.sensors()), settings.group_sensors);
-                    let coded = block::encode(&settings.codebook, &groups, settings.bound, &cells)?;
-                    Ok((block, placement, coded))
-                };
-                tokio::task::spawn_blocking(work).await.map_err(|error| ArchiveError::Io(std::io::Error::other(error)))?
-            }
-        });
-        // One more than there are threads: while a block is written the others are coded.
-        let mut coded = std::pin::pin!(coded.buffered(self.threads + 1));
-        let mut done = 0;
-        while let Some(block) = coded.next().await {
-            if self.observer.is_cancelled() {
-                return Err(ArchiveError::Cancelled);
-            }
-            let (rows, placement, block) = block.map_err(|error| in_file_from(error, done))?;
-            let writer = match &mut writer {
-                Some(writer) => writer,
-                none => none.insert(new_writer(Some(&rows))?),
-            };
-            output.write(writer.write(&rows, &placement, &block)?).await?;
-            done += rows.num_rows() as u64;
-            self.progress.rows += rows.num_rows() as u64;
-            self.progress.bytes_in += 8 * block.error.values;
-            self.progress.bytes_out += output.length - output.reported;
-            output.reported = output.length;
-            self.observer.on_progress(&self.progress);
-        }
-        let writer = match writer {
-            Some(writer) => writer,
-            None => new_writer(None)?,
-        };
-        let (end, error) = writer.finish()?;
-        output.write(end.clone()).await?;
-        let footer = last_footer(&end)?;
-        Ok((footer, error))
-    }
-
-    async fn store_as_it_was(&self, source: &Source, path: &Path) -> Result<FileEntry> {
-        let bytes = source.input.store.get(&source.input.path).await?.bytes().await?;
-        let hashes = chunk_hashes(&bytes, &source.footer)?;
-        let hash = format!("{:032x}", XxHash3_128::oneshot(&bytes));
-        self.store.put(path, bytes.into()).await?;
-        Ok(self.entry(source, source.bytes, hash, &source.footer, ErrorSums::default(), Some(hashes)))
-    }
+    Ok(Vec::new())
 }
 
-/// Codes must save a twentieth: a table that is stored as it was is simpler to read.
-fn worthwhile(bytes: u64) -> u64 {
-    bytes - bytes / 20
-}
-
-/// Says from which row of the file on a block failed.
-fn in_file_from(error: ArchiveError, row: u64) -> ArchiveError {
-    match error {
-        ArchiveError::Layout(what) if row > 0 => ArchiveError::Layout(format!("{what} (the block begins at row {row})")),
-        other => other,
-    }
-}
-
-fn has_description(footer: &[u8]) -> Result<bool> {
-    let metadata = parse_footer(footer)?;
-    let pairs = metadata.file_metadata().key_value_metadata();
-    let ours = |text: &String| Footer::parse(text).is_ok();
-    Ok(pairs.is_some_and(|pairs| pairs.iter().any(|pair| pair.key == KEY && pair.value.as_ref().is_some_and(ours))))
-}
-
-/// The footer at the end of a file's last bytes.
-fn last_footer(end: &[u8]) -> Result<Bytes> {
-    let cut = || ArchiveError::corrupt("no footer was written");
-    let length = end.len().checked_sub(8).ok_or_else(cut)?;
-    // Cannot fail: the slice has four bytes.
-    let metadata = u32::from_le_bytes(end[length..length + 4].try_into().unwrap()) as usize;
-    let start = length.checked_sub(metadata).ok_or_else(cut)?;
-    Ok(Bytes::copy_from_slice(&end[start..]))
-}
-
-/// The hashes of all column chunks of a file.
-fn chunk_hashes(bytes: &[u8], footer: &[u8]) -> Result<Vec<Vec<String>>> {
-    let metadata = parse_footer(footer)?;
-    let groups = metadata.row_groups().iter().map(|group| {
-        let chunk = |chunk: &parquet::file::metadata::ColumnChunkMetaData| {
-            let (start, length) = chunk.byte_range();
-            let range = start as usize..(start + length) as usize;
-            bytes.get(range).map(hash_text).ok_or_else(|| ArchiveError::corrupt("a column chunk is missing"))
-        };
-        group.columns().iter().map(chunk).collect()
-    });
-    groups.collect()
-}
-
-/// Bytes on their way out, and what is known of them.
-struct Output {
-    upload: WriteMultipart,
-    length: u64,
-    /// What the observer knows of.
-    reported: u64,
-    hasher: Hasher128,
-}
-
-impl Output {
-    fn new(upload: WriteMultipart) -> Self {
-        Self { upload, length: 0, reported: 0, hasher: Hasher128::new() }
-    }
-
-    async fn write(&mut self, bytes: Vec<u8>) -> Result<()> {
-        const PARTS_IN_FLIGHT: usize = 2;
-        self.upload.wait_for_capacity(PARTS_IN_FLIGHT).await?;
-        self.length += bytes.len() as u64;
-        self.hasher.write(&bytes);
-        self.upload.put(bytes.into());
-        Ok(())
-    }
-
-    fn hash(&self) -> String {
-        format!("{:032x}", self.hasher.finish_128())
-    }
-}
-
-/// Reads in a task of its own, so that coding need not wait for it.
-fn read_ahead(
-    blocks: impl futures::Stream<Item = Result<RecordBatch>> + Send + 'static,
-    waiting: usize,
-) -> impl futures::Stream<Item = Result<RecordBatch>> {
-    let (sender, receiver) = tokio::sync::mpsc::channel(waiting.max(1));
-    let task = tokio::spawn(async move {
-        let mut blocks = std::pin::pin!(blocks);
-        while let Some(block) = blocks.next().await {
-            // Nobody waits for more after an error or a cancellation.
-            if sender.send(block).await.is_err() {
-                return;
-            }
-        }
-    });
-    futures::stream::unfold((receiver, task), |(mut receiver, task)| async move {
-        let block = receiver.recv().await?;
-        Some((block, (receiver, task)))
-    })
-}
-
-/// Batches put together, or cut, to blocks of so many rows.
-fn in_blocks(
-    batches: BoxStream<'static, Result<RecordBatch>>,
-    schema: SchemaRef,
-    rows: usize,
-) -> impl futures::Stream<Item = Result<RecordBatch>> {
-    let state = (batches, Vec::<RecordBatch>::new(), 0usize, schema);
-    futures::stream::try_unfold(state, move |(mut batches, mut waiting, mut count, schema)| async move {
-        while count < rows {
-            match batches.try_next().await? {
-                Some(batch) => {
-                    count += batch.num_rows();
-                    waiting.push(batch);
-                }
-                None => break,
-            }
-        }
-        if count == 0 {
-            return Ok(None);
-        }
-        let mut block = Vec::new();
-        let mut missing = rows.min(count);
-        while missing > 0 {
-            let batch = waiting.remove(0);
-            let taken = batch.num_rows().min(missing);
-            block.push(batch.slice(0, taken));
-            if taken < batch.num_rows() {
-                waiting.insert(0, batch.slice(taken, batch.num_rows() - taken));
-            }
-            missing -= taken;
-            count -= taken;
-        }
-        let block = concat_batches(&schema, &block)?;
-        Ok(Some((block, (batches, waiting, count, schema))))
-    })
+/// About how many values a row has, from what the footers tell.
+fn values_in_row(table: &Table, sources: &[&Source]) -> usize {
+    let Some(group) = sources.iter().find_map(|source| source.metadata.row_groups().first()) else {
+        return 1;
+    };
+    let names: Vec<&str> =
+        table.values.iter().map(|value| table.schema.field(*value).name().as_str()).collect();
+    let is_value = |path: &[String]| path.first().is_some_and(|name| names.contains(&name.as_str()));
+    let values = group.columns().iter().filter(|chunk| is_value(chunk.column_path().parts()));
+    let values: i64 = values.map(|chunk| chunk.num_values().max(0)).sum();
+    (values.max(1) as usize).div_ceil(group.num_rows().max(1) as usize)
 }

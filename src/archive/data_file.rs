@@ -11,7 +11,9 @@ use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, Int16Array, ListArray, RecordBatch, StructArray, UInt16Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, Int16Array, ListArray, RecordBatch, StructArray, UInt16Array,
+};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Fields, Int16Type, Schema, SchemaRef, UInt16Type};
@@ -20,7 +22,9 @@ use bytes::{Buf, Bytes};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
 use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -77,7 +81,12 @@ pub(crate) struct DataFileWriter {
 
 impl DataFileWriter {
     /// Encodings are chosen by what the first rows look like.
-    pub fn new(table: &Table, settings: &Settings, source: String, first: Option<&RecordBatch>) -> Result<Self> {
+    pub fn new(
+        table: &Table,
+        settings: &Settings,
+        source: String,
+        first: Option<&RecordBatch>,
+    ) -> Result<Self> {
         let groups = table.groups(settings.codebook.sensors(), settings.group_sensors);
         let schema = physical_schema(table, groups.len());
         let code_column = table.kept.len();
@@ -101,9 +110,20 @@ impl DataFileWriter {
     }
 
     /// Adds a row group, and gives the file's next bytes.
-    pub fn write(&mut self, rows: &RecordBatch, placement: &Placement, coded: &CodedBlock) -> Result<Vec<u8>> {
+    pub fn write(
+        &mut self,
+        rows: &RecordBatch,
+        placement: &Placement,
+        coded: &CodedBlock,
+    ) -> Result<Vec<u8>> {
         let mut columns: Vec<ArrayRef> = self.table.kept.iter().map(|i| rows.column(*i).clone()).collect();
-        columns.push(code_array(&self.schema, self.footer.code_column, rows.num_rows(), placement, &coded.codes)?);
+        columns.push(code_array(
+            &self.schema,
+            self.footer.code_column,
+            rows.num_rows(),
+            placement,
+            &coded.codes,
+        )?);
         for group in &coded.groups {
             let blob = std::iter::once(Some(&group[..]));
             let all: BinaryArray = blob.chain(std::iter::repeat(None)).take(rows.num_rows()).collect();
@@ -114,10 +134,14 @@ impl DataFileWriter {
         let bytes = self.take()?;
         let start = self.taken - bytes.len() as u64;
         // Cannot be absent: a row group has just been flushed.
-        let metadata = self.writer.flushed_row_groups().last().ok_or_else(|| ArchiveError::corrupt("no row group"))?;
+        let metadata =
+            self.writer.flushed_row_groups().last().ok_or_else(|| ArchiveError::corrupt("no row group"))?;
         let hash = |range: Range<u64>| {
             let range = (range.start - start) as usize..(range.end - start) as usize;
-            bytes.get(range).map(hash_text).ok_or_else(|| ArchiveError::corrupt("a column chunk is elsewhere"))
+            bytes
+                .get(range)
+                .map(hash_text)
+                .ok_or_else(|| ArchiveError::corrupt("a column chunk is elsewhere"))
         };
         self.footer.row_groups.push(RowGroup {
             signals: placement.signals(),
@@ -162,7 +186,10 @@ fn physical_schema(table: &Table, groups: usize) -> SchemaRef {
     let mut fields: Vec<Arc<Field>> = table.kept.iter().map(|i| table.schema.fields()[*i].clone()).collect();
     // Names of ours must not be the table's.
     let mut prefix = String::new();
-    while table.schema.fields().iter().any(|field| field.name().starts_with(&format!("{prefix}{CODE}")) || field.name().starts_with(&format!("{prefix}{RESIDUAL}"))) {
+    while table.schema.fields().iter().any(|field| {
+        field.name().starts_with(&format!("{prefix}{CODE}"))
+            || field.name().starts_with(&format!("{prefix}{RESIDUAL}"))
+    }) {
         prefix.push('_');
     }
     let entry = Fields::from(vec![
@@ -189,7 +216,9 @@ fn properties(schema: &Schema, table: &Table, first: Option<&RecordBatch>) -> Re
     for kept in &table.kept {
         if let Some(encoding) = first.and_then(|first| encoding_for(first.column(*kept))) {
             let path = ColumnPath::new(vec![table.schema.field(*kept).name().clone()]);
-            properties = properties.set_column_dictionary_enabled(path.clone(), false).set_column_encoding(path, encoding);
+            properties = properties
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_encoding(path, encoding);
         }
     }
     let code = schema.field(code_column).name();
@@ -219,9 +248,11 @@ fn encoding_for(column: &ArrayRef) -> Option<Encoding> {
     const LOOKED_AT: usize = 4096;
     let encoding = match column.data_type() {
         DataType::Float32 | DataType::Float64 => Encoding::BYTE_STREAM_SPLIT,
-        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 | DataType::Time32(_) | DataType::Time64(_) => {
-            Encoding::DELTA_BINARY_PACKED
-        }
+        DataType::Timestamp(..)
+        | DataType::Date32
+        | DataType::Date64
+        | DataType::Time32(_)
+        | DataType::Time64(_) => Encoding::DELTA_BINARY_PACKED,
         other if other.is_integer() => Encoding::DELTA_BINARY_PACKED,
         _ => return None,
     };
@@ -232,7 +263,13 @@ fn encoding_for(column: &ArrayRef) -> Option<Encoding> {
     (2 * distinct.len() > some.len()).then_some(encoding)
 }
 
-fn code_array(schema: &Schema, column: usize, rows: usize, placement: &Placement, codes: &[WholeCode]) -> Result<ArrayRef> {
+fn code_array(
+    schema: &Schema,
+    column: usize,
+    rows: usize,
+    placement: &Placement,
+    codes: &[WholeCode],
+) -> Result<ArrayRef> {
     let DataType::List(entry) = schema.field(column).data_type() else {
         return Err(ArchiveError::corrupt("codes are not lists"));
     };
@@ -249,7 +286,12 @@ fn code_array(schema: &Schema, column: usize, rows: usize, placement: &Placement
     let weights: Int16Array = codes.iter().flatten().map(|(_, weight)| *weight).collect();
     let entries = StructArray::try_new(fields.clone(), vec![Arc::new(atoms), Arc::new(weights)], None)?;
     let offsets = OffsetBuffer::from_lengths(lengths);
-    Ok(Arc::new(ListArray::try_new(entry.clone(), offsets, Arc::new(entries), Some(NullBuffer::from(valid)))?))
+    Ok(Arc::new(ListArray::try_new(
+        entry.clone(),
+        offsets,
+        Arc::new(entries),
+        Some(NullBuffer::from(valid)),
+    )?))
 }
 
 /// A data file that has been opened: its footer is known and checked.
@@ -281,11 +323,11 @@ pub(crate) fn footer_hash(footer: &[u8]) -> String {
 
 /// Fetches the footer of a Parquet file of this size.
 pub(crate) async fn fetch_footer(store: &dyn ObjectStore, path: &Path, size: u64) -> Result<Bytes> {
-    let cut = || ArchiveError::corrupt("it is too short to be a Parquet file");
+    let cut = || ArchiveError::NotParquet("it is too short".to_string());
     let guess = store.get_range(path, size.saturating_sub(FOOTER_GUESS)..size).await?;
     let end = guess.len().checked_sub(8).ok_or_else(cut)?;
     if &guess[end + 4..] != b"PAR1" {
-        return Err(ArchiveError::corrupt("it is not a Parquet file or was cut"));
+        return Err(ArchiveError::NotParquet("it does not end in PAR1; it may have been cut".to_string()));
     }
     // Cannot fail: the slice has four bytes.
     let length = u32::from_le_bytes(guess[end..end + 4].try_into().unwrap());
@@ -307,14 +349,29 @@ pub(crate) fn parse_footer(footer: &[u8]) -> Result<ParquetMetaData> {
 
 impl DataFile {
     /// Takes over a footer that has been fetched and checked.
-    pub fn new(store: Arc<dyn ObjectStore>, path: Path, footer: &[u8], series: &[String], codebook: Option<&Codebook>) -> Result<Self> {
+    pub fn new(
+        store: Arc<dyn ObjectStore>,
+        path: Path,
+        footer: &[u8],
+        series: &[String],
+        codebook: Option<&Codebook>,
+    ) -> Result<Self> {
         let metadata = Arc::new(parse_footer(footer)?);
         // A table that looks like one of ours but is stored as it was has no description.
         let pairs = metadata.file_metadata().key_value_metadata();
-        let text = pairs.and_then(|pairs| pairs.iter().find(|pair| pair.key == KEY)).and_then(|pair| pair.value.clone());
+        let text = pairs
+            .and_then(|pairs| pairs.iter().find(|pair| pair.key == KEY))
+            .and_then(|pair| pair.value.clone());
         let metadata = ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::new())?;
         let (Some(text), Some(codebook)) = (text, codebook) else {
-            return Ok(Self { store, path, schema: metadata.schema().clone(), metadata, coded: None, stored_hashes: None });
+            return Ok(Self {
+                store,
+                path,
+                schema: metadata.schema().clone(),
+                metadata,
+                coded: None,
+                stored_hashes: None,
+            });
         };
         let footer = Footer::parse(&text)?;
         if footer.dictionary != codebook.hash() {
@@ -328,12 +385,19 @@ impl DataFile {
         if footer.row_groups.len() != row_groups || metadata.schema().fields().len() != columns {
             return Err(ArchiveError::corrupt("its description does not fit its columns"));
         }
-        Ok(Self { store, path, metadata, schema, coded: Some(Arc::new(CodedTable { table, footer, groups })), stored_hashes: None })
+        Ok(Self {
+            store,
+            path,
+            metadata,
+            schema,
+            coded: Some(Arc::new(CodedTable { table, footer, groups })),
+            stored_hashes: None,
+        })
     }
 
-    /// Where codes and residuals are, for a coded file.
-    pub fn coded_columns(&self) -> Option<(usize, usize)> {
-        self.coded.as_ref().map(|coded| (coded.footer.code_column, coded.groups.len()))
+    /// Where the codes of a coded file are; residuals are after them.
+    pub fn code_column(&self) -> Option<usize> {
+        self.coded.as_ref().map(|coded| coded.footer.code_column)
     }
 
     /// The bytes of every column of the file's own, row group by row group.
@@ -350,7 +414,11 @@ impl DataFile {
     pub fn decoded_values(&self, row_group: usize, columns: &[usize]) -> usize {
         let Some(coded) = &self.coded else { return 0 };
         let rows = self.metadata.metadata().row_group(row_group).num_rows().max(0) as usize;
-        let Ok(plan) = coded.plan(&columns.iter().copied().filter(|i| *i < self.schema.fields().len()).collect::<Vec<_>>()) else { return 0 };
+        let Ok(plan) = coded
+            .plan(&columns.iter().copied().filter(|i| *i < self.schema.fields().len()).collect::<Vec<_>>())
+        else {
+            return 0;
+        };
         let sensors = |group: &usize| coded.groups[*group].sensors.len();
         let signals = coded.footer.row_groups.get(row_group).map_or(rows, |group| group.signals);
         plan.groups.iter().map(sensors).sum::<usize>() * signals
@@ -384,10 +452,11 @@ impl DataFile {
     }
 
     /// Reads some columns of the file's own, of one row group.
-    pub async fn read_physical(&self, row_group: usize, columns: &[usize], selection: Option<RowSelection>) -> Result<RecordBatch> {
+    pub async fn read_physical(&self, row_group: usize, columns: &[usize]) -> Result<RecordBatch> {
         let metadata = self.metadata.metadata();
         let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
-        let group = metadata.row_groups().get(row_group).ok_or_else(|| ArchiveError::corrupt("no such row group"))?;
+        let group =
+            metadata.row_groups().get(row_group).ok_or_else(|| ArchiveError::corrupt("no such row group"))?;
         let ranges: Vec<Range<u64>> = chunk_ranges(group).collect();
         let wanted: Vec<usize> = (0..ranges.len()).filter(|leaf| mask.leaf_included(*leaf)).collect();
         let wanted_ranges: Vec<Range<u64>> = wanted.iter().map(|leaf| ranges[*leaf].clone()).collect();
@@ -405,32 +474,34 @@ impl DataFile {
         let parts = wanted_ranges.iter().map(|range| range.start).zip(chunks).collect();
         let reader = Chunks { parts: Arc::new(parts) };
         let rows = group.num_rows().max(0) as usize;
-        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(reader, self.metadata.clone())
+        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(reader, self.metadata.clone())
             .with_row_groups(vec![row_group])
             .with_projection(mask)
-            .with_batch_size(rows.max(1));
-        if let Some(selection) = selection {
-            builder = builder.with_row_selection(selection);
-        }
-        let reader = builder.build()?;
+            .with_batch_size(rows.max(1))
+            .build()?;
         let schema = arrow::array::RecordBatchReader::schema(&reader);
         let batches: Vec<RecordBatch> = reader.collect::<std::result::Result<_, _>>()?;
         Ok(concat_batches(&schema, &batches)?)
     }
 
     /// Reads some columns of the original table, of one row group, in the order asked for.
-    pub async fn read(&self, codebook: &Codebook, row_group: usize, columns: &[usize]) -> Result<RecordBatch> {
+    pub async fn read(
+        &self,
+        codebook: &Codebook,
+        row_group: usize,
+        columns: &[usize],
+    ) -> Result<RecordBatch> {
         let schema = Arc::new(self.schema.project(columns)?);
         let rows = self.metadata.metadata().row_group(row_group).num_rows().max(0) as usize;
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
         let Some(coded) = &self.coded else {
-            let batch = self.read_physical(row_group, columns, None).await?;
+            let batch = self.read_physical(row_group, columns).await?;
             let found = columns.iter().map(|i| column_named(&batch, self.schema.field(*i).name()));
             return Ok(RecordBatch::try_new_with_options(schema, found.collect::<Result<_>>()?, &options)?);
         };
         let table = &coded.table;
         let plan = coded.plan(columns)?;
-        let batch = self.read_physical(row_group, &plan.physical, None).await?;
+        let batch = self.read_physical(row_group, &plan.physical).await?;
         let mut restored: HashMap<usize, ArrayRef> = HashMap::new();
         if !plan.groups.is_empty() {
             let code = column_named(&batch, self.metadata.schema().field(coded.footer.code_column).name())?;
@@ -445,11 +516,14 @@ impl DataFile {
                 }
                 let name = self.metadata.schema().field(coded.footer.code_column + 1 + index).name();
                 let blobs = column_named(&batch, name)?;
-                let blobs = blobs.as_binary_opt::<i32>().ok_or_else(|| ArchiveError::corrupt("residuals are not binary"))?;
+                let blobs = blobs
+                    .as_binary_opt::<i32>()
+                    .ok_or_else(|| ArchiveError::corrupt("residuals are not binary"))?;
                 if blobs.is_empty() {
                     return Err(ArchiveError::corrupt("a row group without rows"));
                 }
-                let cells = block::decode(codebook, &group, &codes, blobs.value(0), &placement.present(&group))?;
+                let cells =
+                    block::decode(codebook, &group, &codes, blobs.value(0), &placement.present(&group))?;
                 for value in columns.iter().filter(|i| plan.group_of.get(i) == Some(index)) {
                     restored.insert(*value, table.restore(*value, &placement, rows, &group, &cells)?);
                 }
@@ -479,7 +553,8 @@ impl CodedTable {
                 let wide = matches!(table.layout, super::Layout::Wide { .. });
                 let holds = |group: &Group| !wide || group.sensors.contains(&sensor);
                 let group = self.groups.iter().position(holds);
-                group_of.insert(*column, group.ok_or_else(|| ArchiveError::corrupt("a sensor has no group"))?);
+                group_of
+                    .insert(*column, group.ok_or_else(|| ArchiveError::corrupt("a sensor has no group"))?);
             }
         }
         let mut groups: Vec<usize> = group_of.values().copied().collect();
@@ -502,7 +577,10 @@ impl CodedTable {
 }
 
 fn column_named(batch: &RecordBatch, name: &str) -> Result<ArrayRef> {
-    batch.column_by_name(name).cloned().ok_or_else(|| ArchiveError::corrupt(format!("column {name} is missing")))
+    batch
+        .column_by_name(name)
+        .cloned()
+        .ok_or_else(|| ArchiveError::corrupt(format!("column {name} is missing")))
 }
 
 fn read_codes(column: &ArrayRef, placement: &Placement) -> Result<Vec<WholeCode>> {
@@ -539,7 +617,8 @@ impl ChunkReader for Chunks {
     type T = bytes::buf::Reader<Bytes>;
 
     fn get_read(&self, start: u64) -> std::result::Result<Self::T, ParquetError> {
-        let part = self.parts.iter().find(|(first, bytes)| (*first..first + bytes.len() as u64).contains(&start));
+        let part =
+            self.parts.iter().find(|(first, bytes)| (*first..first + bytes.len() as u64).contains(&start));
         let (first, bytes) = part.ok_or_else(|| ParquetError::EOF(format!("nothing was read at {start}")))?;
         Ok(bytes.slice((start - first) as usize..).reader())
     }

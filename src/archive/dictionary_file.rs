@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::codebook::Codebook;
 use super::layout::Layout;
+use super::quantiser::Bound;
 use super::{ArchiveError, FORMAT_VERSION, Result};
 use crate::math::kernels;
 
@@ -28,14 +29,20 @@ pub(crate) struct Description {
     pub lambda: f64,
     pub layout: Layout,
     pub series: Vec<String>,
-    /// The job that it was made for.
-    pub job: String,
+    /// The promise on the error of every value.
+    pub bound: Bound,
     /// Signals learned from; 0 for a dictionary that was given.
     pub learned_from: u64,
 }
 
 impl Description {
-    pub fn new(codebook: &Codebook, layout: Layout, series: Vec<String>, job: String, learned_from: u64) -> Self {
+    pub fn new(
+        codebook: &Codebook,
+        layout: Layout,
+        series: Vec<String>,
+        bound: Bound,
+        learned_from: u64,
+    ) -> Self {
         let kernel = codebook.kernel();
         let parameters = kernel.parameters().into_iter().map(|(name, value)| (name.to_string(), value));
         Self {
@@ -45,7 +52,7 @@ impl Description {
             lambda: codebook.lambda(),
             layout,
             series,
-            job,
+            bound,
             learned_from,
         }
     }
@@ -57,10 +64,8 @@ pub(crate) fn write(codebook: &Codebook, description: &Description) -> Result<Ve
         Field::new("codebook", DataType::Binary, false),
     ]));
     let text = serde_json::to_string(description)?;
-    let columns: Vec<Arc<dyn Array>> = vec![
-        Arc::new(StringArray::from(vec![text])),
-        Arc::new(BinaryArray::from(vec![codebook.bytes()])),
-    ];
+    let columns: Vec<Arc<dyn Array>> =
+        vec![Arc::new(StringArray::from(vec![text])), Arc::new(BinaryArray::from(vec![codebook.bytes()]))];
     let batch = RecordBatch::try_new(schema.clone(), columns)?;
     let properties = WriterProperties::builder()
         .set_created_by("sparrow".to_string())

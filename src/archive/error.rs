@@ -12,8 +12,11 @@ use crate::math::MathError;
 #[non_exhaustive]
 pub enum ArchiveError {
     /// Data that is not what was written.
-    #[error("corrupt archive: {0}; it was changed or cut since it was written")]
+    #[error("corrupt: {0}; it was changed or cut since it was written")]
     Corrupt(String),
+    /// A file that is no Parquet.
+    #[error("not a Parquet file: {0}")]
+    NotParquet(String),
     /// A file of a later version.
     #[error("archive format version {found}, this program reads up to {known}; use a newer sparrow")]
     NewerVersion {
@@ -34,6 +37,18 @@ pub enum ArchiveError {
     /// A table that does not fit the layout asked for.
     #[error("{0}")]
     Layout(String),
+    /// A list of another length than the others.
+    #[error("column {column}, row {row}: a list of {found} values where others have {expected}")]
+    Ragged {
+        /// The column.
+        column: String,
+        /// The row in its file, from 0.
+        row: u64,
+        /// The length of others.
+        expected: usize,
+        /// The length found.
+        found: usize,
+    },
     /// A value that breaks the promise on its error; never published.
     #[error("signal {signal}, sensor {sensor}: {value} would come back as {decoded}; please report this")]
     Broken {
@@ -76,7 +91,7 @@ pub enum ArchiveError {
     #[error(transparent)]
     Io(#[from] std::io::Error),
     /// A description that is not what it should be.
-    #[error("corrupt archive: its description cannot be read: {0}")]
+    #[error("corrupt: its description cannot be read: {0}")]
     Json(#[from] serde_json::Error),
 }
 

@@ -99,12 +99,14 @@ impl ValueType {
         let (item, list) = match data_type {
             DataType::List(item) => (item.data_type(), Some((ListKind::List, item))),
             DataType::LargeList(item) => (item.data_type(), Some((ListKind::LargeList, item))),
-            DataType::FixedSizeList(item, size) => (item.data_type(), Some((ListKind::FixedSizeList(*size), item))),
+            DataType::FixedSizeList(item, size) => {
+                (item.data_type(), Some((ListKind::FixedSizeList(*size), item)))
+            }
             number => (number, None),
         };
         let known = NUMBERS.iter().find(|(_, known)| known == item);
-        let (name, _) =
-            known.ok_or_else(|| ArchiveError::layout(format!("values of type {data_type} cannot be coded")))?;
+        let (name, _) = known
+            .ok_or_else(|| ArchiveError::layout(format!("values of type {data_type} cannot be coded")))?;
         let list = list.map(|(kind, item)| ListType {
             kind,
             item: item.name().clone(),
@@ -182,7 +184,8 @@ impl Footer {
         for columns in &self.values {
             for (i, name) in columns.names.iter().enumerate() {
                 let metadata = columns.metadata.clone().into_iter().collect();
-                let field = Field::new(name, columns.data_type.data_type()?, columns.nullable).with_metadata(metadata);
+                let field = Field::new(name, columns.data_type.data_type()?, columns.nullable)
+                    .with_metadata(metadata);
                 let position = columns.position + i;
                 if position > fields.len() {
                     return Err(missing());
@@ -190,7 +193,10 @@ impl Footer {
                 fields.insert(position, Arc::new(field));
             }
         }
-        Ok(Arc::new(Schema::new_with_metadata(fields, physical.metadata().clone())))
+        // Readers take all that a footer holds for metadata of the table.
+        let mut metadata = physical.metadata().clone();
+        metadata.remove(KEY);
+        Ok(Arc::new(Schema::new_with_metadata(fields, metadata)))
     }
 }
 

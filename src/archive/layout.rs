@@ -10,7 +10,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, OffsetSizeTrait, RecordBatch};
+use arrow::array::{
+    Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, OffsetSizeTrait, RecordBatch,
+};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -55,6 +57,8 @@ pub enum Layout {
         length: usize,
     },
 }
+
+const LONGEST_WINDOW: usize = 1_000_000;
 
 /// A layout in a table.
 #[derive(Debug, Clone)]
@@ -109,7 +113,9 @@ impl Table {
         for name in layout.key_columns() {
             let key = column(&schema, name)?;
             if values.contains(&key) {
-                return Err(ArchiveError::layout(format!("column {name} cannot be both a key and the value")));
+                return Err(ArchiveError::layout(format!(
+                    "column {name} cannot be both a key and the value"
+                )));
             }
         }
         if values.is_empty() {
@@ -120,8 +126,20 @@ impl Table {
         for value in &table.values {
             table.check_type(table.schema.field(*value))?;
         }
-        if let Layout::Window { length: 0, .. } = table.layout {
-            return Err(ArchiveError::layout("a window must have at least one value"));
+        match &table.layout {
+            Layout::Window { length, .. } if !(1..=LONGEST_WINDOW).contains(length) => {
+                return Err(ArchiveError::layout(format!(
+                    "a window of {length} values; it must have between 1 and {LONGEST_WINDOW}"
+                )));
+            }
+            Layout::Long { time, series, .. } if time == series => {
+                return Err(ArchiveError::layout(format!("column {time} cannot be both time and series")));
+            }
+            _ => {}
+        }
+        // Columns are found by their names.
+        for kept in &table.kept {
+            column(&table.schema, table.schema.field(*kept).name())?;
         }
         Ok(table)
     }
@@ -134,7 +152,11 @@ impl Table {
         };
         let wanted = if matches!(self.layout, Layout::List { .. }) { "lists of numbers" } else { "numbers" };
         found.map(|_| ()).ok_or_else(|| {
-            ArchiveError::layout(format!("column {} has type {}; expected {wanted}", field.name(), field.data_type()))
+            ArchiveError::layout(format!(
+                "column {} has type {}; expected {wanted}",
+                field.name(),
+                field.data_type()
+            ))
         })
     }
 
@@ -174,7 +196,13 @@ impl Table {
 
     /// Finds the signals of a block. `keys` has the key columns; `null_rows` is what is known of NULL
     /// lists; `sensors` is the length of lists.
-    pub fn place(&self, rows: usize, keys: &[ArrayRef], null_rows: Option<&NullBuffer>, sensors: usize) -> Result<Placement> {
+    pub fn place(
+        &self,
+        rows: usize,
+        keys: &[ArrayRef],
+        null_rows: Option<&NullBuffer>,
+        sensors: usize,
+    ) -> Result<Placement> {
         match &self.layout {
             Layout::List { .. } => {
                 let present = |row: &usize| null_rows.is_none_or(|nulls| nulls.is_valid(*row));
@@ -242,51 +270,70 @@ impl Table {
         names.into_iter().map(|name| Ok(batch.column(column(batch.schema_ref(), name)?).clone())).collect()
     }
 
-    /// The cells of a block, and where they are. `sensors` is the length of lists, where it is known.
-    pub fn cells(&self, batch: &RecordBatch, sensors: Option<usize>) -> Result<(Cells, Placement)> {
+    /// Where the signals of a block are. `length` is that of lists, where it is known.
+    pub fn place_rows(&self, batch: &RecordBatch, length: Option<usize>) -> Result<Placement> {
         let first = batch.column(self.values[0]);
         let rows = batch.num_rows();
-        if let Layout::List { column } = &self.layout {
-            let lists = Lists::new(first.as_ref())
-                .ok_or_else(|| ArchiveError::layout(format!("column {column} does not hold lists")))?;
-            let valid = |row: &usize| first.is_valid(*row);
-            let length = sensors.or_else(|| (0..rows).find(valid).map(|row| lists.ranges[row].len())).unwrap_or(0);
-            if let Some(row) = (0..rows).filter(valid).find(|row| lists.ranges[*row].len() != length) {
-                return Err(ArchiveError::layout(format!(
-                    "column {column}, row {row} of its block: {} values where others have {length}",
-                    lists.ranges[row].len()
-                )));
-            }
-            let placement = self.place(rows, &[], first.nulls(), length)?;
-            let mut cells = Cells::new(placement.signals(), length);
-            // Lists without NULL rows lie one after the other, as the cells do.
-            let starts = placement.first_rows.iter().map(|row| lists.ranges[*row].start);
-            if starts.clone().enumerate().all(|(signal, start)| start == signal * length) {
-                read_values(&lists.child, &mut |i, value| cells.set(i, value))?;
-            } else {
-                for (signal, start) in starts.enumerate() {
-                    let values = lists.child.slice(start, length);
-                    read_values(&values, &mut |i, value| cells.set(signal * length + i, value))?;
-                }
-            }
-            return Ok((cells, placement));
+        let Layout::List { column } = &self.layout else {
+            return self.place(rows, &self.keys(batch)?, None, 0);
+        };
+        let lists = self.lists(batch)?;
+        let valid = |row: &usize| first.is_valid(*row);
+        let length = length.or_else(|| (0..rows).find(valid).map(|row| lists.ranges[row].len())).unwrap_or(0);
+        if let Some(row) = (0..rows).filter(valid).find(|row| lists.ranges[*row].len() != length) {
+            let (column, found) = (column.clone(), lists.ranges[row].len());
+            return Err(ArchiveError::Ragged { column, row: row as u64, expected: length, found });
         }
-        let placement = self.place(rows, &self.keys(batch)?, None, 0)?;
+        self.place(rows, &[], first.nulls(), length)
+    }
+
+    fn lists(&self, batch: &RecordBatch) -> Result<Lists> {
+        let column = batch.column(self.values[0]);
+        Lists::new(column.as_ref())
+            .ok_or_else(|| ArchiveError::layout(format!("expected lists, found {}", column.data_type())))
+    }
+
+    /// The cells of a block whose signals have been found.
+    pub fn cells(&self, batch: &RecordBatch, placement: &Placement) -> Result<Cells> {
         let mut cells = Cells::new(placement.signals(), placement.sensors);
-        match &placement.cell_of_row {
-            Some(of_row) => read_values(first.as_ref(), &mut |row, value| cells.set(of_row[row], value))?,
-            None => {
+        match (&self.layout, &placement.cell_of_row) {
+            (Layout::List { .. }, _) => {
+                let (lists, length) = (self.lists(batch)?, placement.sensors);
+                // Lists without NULL rows lie one after the other, as the cells do.
+                let starts = placement.first_rows.iter().map(|row| lists.ranges[*row].start);
+                if starts.clone().enumerate().all(|(signal, start)| start == signal * length) {
+                    read_values(&lists.child, &mut |i, value| cells.set(i, value))?;
+                } else {
+                    for (signal, start) in starts.enumerate() {
+                        let values = lists.child.slice(start, length);
+                        read_values(&values, &mut |i, value| cells.set(signal * length + i, value))?;
+                    }
+                }
+            }
+            (_, Some(of_row)) => {
+                let values = batch.column(self.values[0]);
+                read_values(values.as_ref(), &mut |row, value| cells.set(of_row[row], value))?;
+            }
+            (_, None) => {
+                let width = self.values.len();
                 for (sensor, value) in self.values.iter().enumerate() {
-                    let width = self.values.len();
-                    read_values(batch.column(*value), &mut |row, value| cells.set(row * width + sensor, value))?;
+                    let values = batch.column(*value);
+                    read_values(values, &mut |row, value| cells.set(row * width + sensor, value))?;
                 }
             }
         }
-        Ok((cells, placement))
+        Ok(cells)
     }
 
     /// One value column from the decoded cells of the group that holds it.
-    pub fn restore(&self, value: usize, placement: &Placement, rows: usize, group: &Group, cells: &Cells) -> Result<ArrayRef> {
+    pub fn restore(
+        &self,
+        value: usize,
+        placement: &Placement,
+        rows: usize,
+        group: &Group,
+        cells: &Cells,
+    ) -> Result<ArrayRef> {
         let field = self.schema.field(value);
         if let Layout::List { .. } = self.layout {
             return restore_list(field, placement, rows, cells);
@@ -331,14 +378,20 @@ fn restore_list(field: &Field, placement: &Placement, rows: usize, cells: &Cells
         placement.first_rows.iter().for_each(|row| valid[*row] = true);
         NullBuffer::from(valid)
     });
-    fn offsets<O: OffsetSizeTrait>(item: &FieldRef, lengths: &[usize], values: ArrayRef, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
+    fn offsets<O: OffsetSizeTrait>(
+        item: &FieldRef,
+        lengths: &[usize],
+        values: ArrayRef,
+        nulls: Option<NullBuffer>,
+    ) -> Result<ArrayRef> {
         let offsets = OffsetBuffer::<O>::from_lengths(lengths.iter().copied());
         Ok(Arc::new(GenericListArray::<O>::try_new(item.clone(), offsets, values, nulls)?))
     }
     let lengths: Vec<usize> = (0..rows)
         .map(|row| if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) { length } else { 0 })
         .collect();
-    let all = || number_array(item_type(field.data_type()).unwrap_or(&DataType::Null), cells, 0..cells.raw.len());
+    let all =
+        || number_array(item_type(field.data_type()).unwrap_or(&DataType::Null), cells, 0..cells.raw.len());
     match field.data_type() {
         DataType::List(item) => offsets::<i32>(item, &lengths, all()?, nulls),
         DataType::LargeList(item) => offsets::<i64>(item, &lengths, all()?, nulls),
@@ -349,7 +402,10 @@ fn restore_list(field: &Field, placement: &Placement, rows: usize, cells: &Cells
             for row_length in &lengths {
                 if *row_length == 0 {
                     padded.raw.resize(padded.raw.len() + length, 0);
-                    padded.state.resize(padded.state.len() + length, if item.is_nullable() { Cell::Null } else { Cell::Value });
+                    padded.state.resize(
+                        padded.state.len() + length,
+                        if item.is_nullable() { Cell::Null } else { Cell::Value },
+                    );
                 } else {
                     let range = signal * length..(signal + 1) * length;
                     padded.raw.extend_from_slice(&cells.raw[range.clone()]);
@@ -359,7 +415,9 @@ fn restore_list(field: &Field, placement: &Placement, rows: usize, cells: &Cells
             }
             if length != *size as usize {
                 padded.raw.resize(rows * *size as usize, 0);
-                padded.state.resize(rows * *size as usize, if item.is_nullable() { Cell::Null } else { Cell::Value });
+                padded
+                    .state
+                    .resize(rows * *size as usize, if item.is_nullable() { Cell::Null } else { Cell::Value });
             }
             let values = number_array(item.data_type(), &padded, 0..padded.raw.len())?;
             Ok(Arc::new(FixedSizeListArray::try_new(item.clone(), *size, values, nulls)?))
@@ -368,7 +426,11 @@ fn restore_list(field: &Field, placement: &Placement, rows: usize, cells: &Cells
     }
 }
 
-fn number_array(data_type: &DataType, cells: &Cells, places: impl ExactSizeIterator<Item = usize> + Clone) -> Result<ArrayRef> {
+fn number_array(
+    data_type: &DataType,
+    cells: &Cells,
+    places: impl ExactSizeIterator<Item = usize> + Clone,
+) -> Result<ArrayRef> {
     let some_null = places.clone().any(|place| cells.state[place] != Cell::Value);
     let valid = some_null
         .then(|| places.clone().map(|place| cells.state[place] == Cell::Value).collect::<Vec<bool>>())
@@ -386,7 +448,9 @@ fn changes(column: &ArrayRef) -> Result<Vec<bool>> {
 /// The type of a list's items.
 pub(super) fn item_type(data_type: &DataType) -> Option<&DataType> {
     match data_type {
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item.data_type()),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            Some(item.data_type())
+        }
         _ => None,
     }
 }
@@ -397,6 +461,8 @@ pub(super) fn column(schema: &Schema, name: &str) -> Result<usize> {
     match (found.next(), found.next()) {
         (Some((index, _)), None) => Ok(index),
         (Some(_), Some(_)) => Err(ArchiveError::layout(format!("there are several columns called {name}"))),
-        (None, _) => Err(ArchiveError::layout(format!("there is no column {name}; the columns are {}", names()))),
+        (None, _) => {
+            Err(ArchiveError::layout(format!("there is no column {name}; the columns are {}", names())))
+        }
     }
 }

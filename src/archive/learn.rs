@@ -10,7 +10,9 @@ use super::layout::{Layout, Table};
 use super::quantiser::Bound;
 use super::{ArchiveError, Result};
 use crate::math::coders::Fksc;
-use crate::math::{Coder, CoderOptions, Dictionary, LearnerOptions, Observer, Sample, kernels, learners};
+use crate::math::{
+    Coder, CoderOptions, Dictionary, LearnerOptions, MathError, Observer, Sample, kernels, learners,
+};
 
 /// What learning may be told; the rest is decided from the data.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -62,7 +64,10 @@ pub(crate) fn learn(
     let length = lists_length(&table, batches)?;
     let mut parts = Vec::new();
     for batch in batches {
-        parts.push(table.cells(batch, length)?.0);
+        // A file that does not fit fails when its turn comes, and is named then.
+        if let Ok(placement) = table.place_rows(batch, length) {
+            parts.push(table.cells(batch, &placement)?);
+        }
     }
     let sensors = match table.layout {
         Layout::List { .. } => length.unwrap_or(1),
@@ -95,23 +100,39 @@ pub(crate) fn learn(
     if let Some(sigma) = settings.sigma {
         options = options.with_sigma(sigma)?;
     }
-    let dictionary = match learners::learn(&sample, &options, observer)? {
-        Some(dictionary) => dictionary,
-        // Nothing to learn from: one atom of zeros.
+    let learned = match learners::learn(&sample, &options, observer) {
+        Ok(Some(dictionary)) => useful(&dictionary, &sample, &scales, &deviations, bound).ok(),
+        Err(MathError::Cancelled) => return Err(MathError::Cancelled.into()),
+        // Nothing to learn from, or values that no kernel can compare.
+        Ok(None) | Err(_) => None,
+    };
+    let codebook = match learned {
+        Some(codebook) => codebook,
         None => {
             let kernel = kernels::build(kernels::names()[0], &|name| (name == "sigma").then_some(1.0))?;
-            Dictionary::new(vec![0.0; sensors], sensors, kernel, DEFAULT_LAMBDA, None)?
+            let zeros = Dictionary::new(vec![0.0; sensors], sensors, kernel, DEFAULT_LAMBDA, None)?;
+            Codebook::new(&zeros, vec![1.0; sensors], &vec![1.0; sensors], bound)?
         }
-    };
-    let codebook = Codebook::new(&dictionary, scales.clone(), &deviations, bound)?;
-    let codebook = match useful_atoms(&codebook, &sample)? {
-        Some(atoms) => {
-            let dictionary = subset(&dictionary, &atoms, &sample)?;
-            Codebook::new(&dictionary, scales, &deviations, bound)?
-        }
-        None => codebook,
     };
     Ok(Learned { codebook, series: table.series, signals: sample.seen() })
+}
+
+/// The codebook of those atoms that codes use once they are rounded.
+fn useful(
+    dictionary: &Dictionary,
+    sample: &Sample,
+    scales: &[f64],
+    deviations: &[f64],
+    bound: Bound,
+) -> Result<Codebook> {
+    let codebook = Codebook::new(dictionary, scales.to_vec(), deviations, bound)?;
+    match useful_atoms(&codebook, sample)? {
+        Some(atoms) => {
+            let dictionary = subset(dictionary, &atoms, sample)?;
+            Codebook::new(&dictionary, scales.to_vec(), deviations, bound)
+        }
+        None => Ok(codebook),
+    }
 }
 
 /// The atoms that codes use, rounded as they are, unless all are used.
@@ -155,15 +176,18 @@ fn lists_length(table: &Table, batches: &[RecordBatch]) -> Result<Option<usize>>
     if !matches!(table.layout, Layout::List { .. }) {
         return Ok(None);
     }
+    if let DataType::FixedSizeList(_, size) = table.schema.field(table.values[0]).data_type() {
+        return Ok(usize::try_from(*size).ok().filter(|size| *size > 0));
+    }
     for batch in batches {
         let column = batch.column(table.values[0]);
         if let Some(row) = (0..column.len()).find(|row| column.is_valid(*row)) {
-            let cells = table.cells(&batch.slice(row, 1), None)?.0;
-            if cells.sensors == 0 {
+            let sensors = table.place_rows(&batch.slice(row, 1), None)?.sensors;
+            if sensors == 0 {
                 let name = table.schema.field(table.values[0]).name();
                 return Err(ArchiveError::layout(format!("column {name} holds empty lists")));
             }
-            return Ok(Some(cells.sensors));
+            return Ok(Some(sensors));
         }
     }
     Ok(None)

@@ -9,9 +9,28 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
 use super::block::ErrorSums;
-use super::{ArchiveError, FORMAT_VERSION, Result};
+use super::{ArchiveError, FORMAT_VERSION, Result, dictionary_file};
 
 pub(crate) const FILE_NAME: &str = "archive.json";
+
+/// What belongs to an unfinished job; never part of an archive.
+pub(crate) const JOB_FILE: &str = "job.json";
+
+/// The place of a data file, whose name must stay below the archive and must not be one of its own files.
+pub(crate) fn place(folder: &Path, name: &str) -> Result<Path> {
+    let own = [FILE_NAME, dictionary_file::FILE_NAME, JOB_FILE];
+    let outside = |part: &str| part.is_empty() || part == "." || part == ".." || part.contains(['\\', '\0']);
+    if own.contains(&name) || name.split('/').any(outside) {
+        return Err(ArchiveError::layout(format!("a data file cannot be called {name}")));
+    }
+    // As it is: joining would encode characters that file systems do not mind.
+    Path::parse(format!("{folder}/{name}")).map_err(|error| ArchiveError::layout(format!("{name}: {error}")))
+}
+
+/// XXH3-128 as text.
+pub(crate) fn hash_of(bytes: &[u8]) -> String {
+    format!("{:032x}", XxHash3_128::oneshot(bytes))
+}
 
 /// The list of an archive's files.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -84,7 +103,7 @@ impl FileEntry {
 /// What was done to an archive.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HistoryEntry {
-    /// `compress`, `append` or `insert`.
+    /// `compress` or `append`.
     pub command: String,
     /// Files that were added.
     pub files: u64,
@@ -105,7 +124,7 @@ impl HistoryEntry {
 impl Manifest {
     fn content_hash(&self) -> Result<String> {
         let unsigned = Self { hash: String::new(), ..self.clone() };
-        Ok(format!("{:032x}", XxHash3_128::oneshot(serde_json::to_string(&unsigned)?.as_bytes())))
+        Ok(hash_of(serde_json::to_string(&unsigned)?.as_bytes()))
     }
 
     pub async fn write(mut self, store: &dyn ObjectStore, folder: &Path) -> Result<Self> {
@@ -122,7 +141,9 @@ impl Manifest {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        Self::parse(&bytes).map(|manifest| Some((manifest, bytes.len() as u64))).map_err(|error| error.at(FILE_NAME))
+        Self::parse(&bytes)
+            .map(|manifest| Some((manifest, bytes.len() as u64)))
+            .map_err(|error| error.at(FILE_NAME))
     }
 
     fn parse(bytes: &[u8]) -> Result<Self> {
@@ -139,6 +160,9 @@ impl Manifest {
         // The text itself is compared too: what is not part of the content must not have changed either.
         if manifest.content_hash()? != manifest.hash || serde_json::to_vec(&manifest)? != bytes {
             return Err(ArchiveError::corrupt("its content does not match its hash"));
+        }
+        for file in &manifest.files {
+            place(&Path::from("archive"), &file.path)?;
         }
         Ok(manifest)
     }

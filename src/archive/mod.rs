@@ -7,6 +7,7 @@
 mod block;
 mod bytes;
 mod codebook;
+mod compare;
 mod compress;
 mod data_file;
 mod dictionary_file;
@@ -19,6 +20,8 @@ mod manifest;
 mod number;
 mod opened;
 mod quantiser;
+mod source;
+mod work;
 
 pub use codebook::Codebook;
 pub use compress::{Input, Job, JobObserver, JobProgress, JobReport, LayoutRequest, compress};

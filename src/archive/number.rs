@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
-    UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 
 use super::{ArchiveError, Result};
@@ -48,7 +48,7 @@ impl Number {
 
     /// The nearest value of this type; integers are rounded and end at the limits of 64 bits.
     #[inline(always)]
-    pub fn from_f64(self, value: f64) -> u64 {
+    pub fn nearest(self, value: f64) -> u64 {
         match self {
             Self::F64 => value.to_bits(),
             Self::F32 => u64::from((value as f32).to_bits()),
@@ -137,7 +137,10 @@ pub(crate) fn read_values(array: &dyn Array, each: &mut dyn FnMut(usize, Option<
     for_number_type!(array.data_type(), read_typed(array, each), Err(not_a_number(array.data_type())))
 }
 
-fn read_typed<T: ArrowPrimitiveType>(array: &dyn Array, each: &mut dyn FnMut(usize, Option<u64>)) -> Result<()>
+fn read_typed<T: ArrowPrimitiveType>(
+    array: &dyn Array,
+    each: &mut dyn FnMut(usize, Option<u64>),
+) -> Result<()>
 where
     T::Native: Raw,
 {
@@ -154,7 +157,11 @@ where
 }
 
 /// An array of numbers from their 64 bits; `valid` says which are not NULL.
-pub(crate) fn to_array(data_type: &DataType, raw: &mut dyn ExactSizeIterator<Item = u64>, valid: Option<NullBuffer>) -> Result<ArrayRef> {
+pub(crate) fn to_array(
+    data_type: &DataType,
+    raw: &mut dyn ExactSizeIterator<Item = u64>,
+    valid: Option<NullBuffer>,
+) -> Result<ArrayRef> {
     for_number_type!(data_type, write_typed(raw, valid), Err(not_a_number(data_type)))
 }
 

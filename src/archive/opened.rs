@@ -6,16 +6,17 @@ use arrow::datatypes::SchemaRef;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Serialize;
-use twox_hash::XxHash3_128;
 
 use super::block::ErrorSums;
 use super::codebook::Codebook;
-use super::compress::{Input, JobObserver, JobReport, append, compare};
+use super::compare::compare;
+use super::compress::{Existing, Input, Job, JobObserver, JobReport, append, partition_names};
 use super::data_file::{DataFile, footer_hash};
 use super::dictionary_file::{self, Description};
 use super::layout::Layout;
-use super::manifest::{ErrorSummary, FileEntry, HistoryEntry, Manifest};
+use super::manifest::{ErrorSummary, FileEntry, HistoryEntry, Manifest, hash_of, place};
 use super::quantiser::Bound;
+use super::work::hash_file;
 use super::{ArchiveError, Result};
 
 /// An archive that has been opened.
@@ -46,11 +47,12 @@ impl Archive {
     /// Opens the archive in a folder.
     pub async fn open(store: Arc<dyn ObjectStore>, folder: Path) -> Result<Self> {
         let found = Manifest::read(store.as_ref(), &folder).await?;
-        let (manifest, manifest_bytes) = found.ok_or_else(|| ArchiveError::NotAnArchive(folder.to_string()))?;
+        let (manifest, manifest_bytes) =
+            found.ok_or_else(|| ArchiveError::NotAnArchive(folder.to_string()))?;
         let path = folder.clone().join(dictionary_file::FILE_NAME);
         let read = async {
             let bytes = store.get(&path).await?.bytes().await?;
-            if format!("{:032x}", XxHash3_128::oneshot(&bytes)) != manifest.dictionary.hash {
+            if hash_of(&bytes) != manifest.dictionary.hash {
                 return Err(ArchiveError::corrupt("its content does not match its hash"));
             }
             dictionary_file::read(bytes)
@@ -91,7 +93,9 @@ impl Archive {
 
     /// Bytes of all files.
     pub fn total_bytes(&self) -> u64 {
-        self.manifest_bytes + self.dictionary_bytes() + self.files().iter().map(|file| file.bytes).sum::<u64>()
+        self.manifest_bytes
+            + self.dictionary_bytes()
+            + self.files().iter().map(|file| file.bytes).sum::<u64>()
     }
 
     /// Rows of the table.
@@ -118,21 +122,25 @@ impl Archive {
         &self.folder
     }
 
-    fn path_of(&self, entry: &FileEntry) -> Path {
-        entry.path.split('/').fold(self.folder.clone(), |path, part| path.join(part))
+    fn path_of(&self, entry: &FileEntry) -> Result<Path> {
+        place(&self.folder, &entry.path)
     }
 
     /// Opens one of the data files; its footer is checked.
     pub(crate) async fn data_file(&self, entry: &FileEntry) -> Result<DataFile> {
-        let path = self.path_of(entry);
+        let path = self.path_of(entry)?;
         let open = async {
-            let start = entry.bytes.checked_sub(entry.footer_bytes).ok_or_else(|| ArchiveError::corrupt("its footer is larger than itself"))?;
+            let start = entry
+                .bytes
+                .checked_sub(entry.footer_bytes)
+                .ok_or_else(|| ArchiveError::corrupt("its footer is larger than itself"))?;
             let footer = self.store.get_range(&path, start..entry.bytes).await?;
             if footer_hash(&footer) != entry.footer {
                 return Err(ArchiveError::corrupt("its footer does not match its hash"));
             }
             let codebook = entry.stored.is_none().then_some(self.codebook.as_ref());
-            let mut file = DataFile::new(self.store.clone(), path.clone(), &footer, &self.description.series, codebook)?;
+            let mut file =
+                DataFile::new(self.store.clone(), path.clone(), &footer, &self.description.series, codebook)?;
             file.stored_hashes = entry.stored.clone().map(Arc::new);
             if file.rows() != entry.rows {
                 return Err(ArchiveError::corrupt("it has another number of rows"));
@@ -151,13 +159,15 @@ impl Archive {
     }
 
     /// The promise on the error of values.
-    pub async fn bound(&self) -> Result<Bound> {
-        for entry in self.files() {
-            if let Some(coded) = self.data_file(entry).await?.coded {
-                return Ok(coded.footer.bound);
-            }
-        }
-        Ok(Bound::None)
+    pub fn bound(&self) -> Bound {
+        self.description.bound
+    }
+
+    /// The names of the hive partitions that all files are in.
+    pub fn partitions(&self) -> Vec<String> {
+        let mut names = self.files().iter().map(|file| partition_names(&file.path));
+        let first = names.next().unwrap_or_default();
+        if names.all(|other| other == first) { first } else { Vec::new() }
     }
 
     /// Checks every file against its hash, and that it can be read in full. Where the originals are given,
@@ -170,7 +180,8 @@ impl Archive {
                 self.verify_file(entry).await?;
                 let Some(originals) = originals else { return Ok(()) };
                 let original = originals.iter().find(|input| input.name == entry.path);
-                let original = original.ok_or_else(|| ArchiveError::layout("there is no original of this name"))?;
+                let original =
+                    original.ok_or_else(|| ArchiveError::layout("there is no original of this name"))?;
                 sums.merge(&compare(&self.data_file(entry).await?, &self.codebook, original).await?);
                 Ok(())
             };
@@ -179,7 +190,9 @@ impl Archive {
                     found.files += 1;
                     found.rows += entry.rows;
                 }
-                Err::<(), ArchiveError>(error) => found.problems.push((entry.path.clone(), error.to_string())),
+                Err::<(), ArchiveError>(error) => {
+                    found.problems.push((entry.path.clone(), error.to_string()))
+                }
             }
         }
         if originals.is_some() {
@@ -189,8 +202,8 @@ impl Archive {
     }
 
     async fn verify_file(&self, entry: &FileEntry) -> Result<()> {
-        let bytes = self.store.get(&self.path_of(entry)).await?.bytes().await?;
-        if bytes.len() as u64 != entry.bytes || format!("{:032x}", XxHash3_128::oneshot(&bytes)) != entry.hash {
+        let (length, hash) = hash_file(&self.store, &self.path_of(entry)?).await?;
+        if length != entry.bytes || hash != entry.hash {
             return Err(ArchiveError::corrupt("its content does not match its hash"));
         }
         let file = self.data_file(entry).await?;
@@ -202,9 +215,10 @@ impl Archive {
     }
 
     /// Adds files, with the archive's dictionary and bound.
-    pub async fn append(&self, inputs: &[Input], threads: usize, observer: &dyn JobObserver) -> Result<JobReport> {
-        let bound = self.bound().await?;
-        let existing = (self.manifest.clone(), self.codebook.clone(), self.description.clone(), bound);
-        append(inputs, &self.store, &self.folder, existing, threads, observer).await
+    pub async fn append(&self, inputs: &[Input], job: &Job, observer: &dyn JobObserver) -> Result<JobReport> {
+        let schema = if self.files().is_empty() { None } else { Some(self.schema().await?) };
+        let (codebook, description) = (self.codebook.clone(), self.description.clone());
+        let existing = Existing { codebook, description, schema, partitions: self.partitions() };
+        append(inputs, &self.store, &self.folder, existing, job, observer).await
     }
 }

@@ -32,12 +32,16 @@ impl Bound {
     /// Refuses bounds that mean nothing.
     pub fn check(self) -> Result<Self> {
         match self {
-            Self::MaxError(bound) if !(bound > 0.0 && bound.is_finite()) => Err(ArchiveError::layout(format!(
-                "max_error is {bound}; it must be positive and finite (use lossless for no error at all)"
-            ))),
-            Self::MaxRelativeError(bound) if !(bound > 0.0 && bound < 1.0) => Err(ArchiveError::layout(format!(
-                "max_relative_error is {bound}; it must be between 0 and 1 (use lossless for no error at all)"
-            ))),
+            Self::MaxError(bound) if !(bound > 0.0 && bound.is_finite()) => {
+                Err(ArchiveError::layout(format!(
+                    "max_error is {bound}; it must be positive and finite (use lossless for no error at all)"
+                )))
+            }
+            Self::MaxRelativeError(bound) if !(bound > 0.0 && bound < 1.0) => {
+                Err(ArchiveError::layout(format!(
+                    "max_relative_error is {bound}; it must be between 0 and 1 (use lossless for no error at all)"
+                )))
+            }
             other => Ok(other),
         }
     }
@@ -52,7 +56,8 @@ impl Bound {
             return false;
         }
         let bound = match self {
-            Self::None => return true,
+            // A finite value must not become an infinite one.
+            Self::None => return !number.is_special(decoded) || number.to_f64(decoded) == 0.0,
             Self::Lossless => return false,
             Self::MaxError(bound) => bound,
             Self::MaxRelativeError(bound) => bound * number.to_f64(value).abs(),
@@ -70,9 +75,16 @@ impl Bound {
 pub(crate) enum Quantiser {
     /// No integers at all: the prediction is the value.
     Prediction,
-    Uniform { step: f64 },
-    Grid { multiple: u64, decimals: u8 },
-    Bits { spacing: u64 },
+    Uniform {
+        step: f64,
+    },
+    Grid {
+        multiple: u64,
+        decimals: u8,
+    },
+    Bits {
+        spacing: u64,
+    },
 }
 
 /// Floats that are decimal fractions with up to so many digits after the point are coded as integers.
@@ -132,13 +144,13 @@ impl Quantiser {
     #[inline(always)]
     pub fn value(self, number: Number, integer: i64, prediction: f64) -> u64 {
         match self {
-            Self::Prediction => number.from_f64(prediction),
-            Self::Uniform { step } => number.from_f64(prediction + step * integer as f64),
+            Self::Prediction => number.nearest(prediction),
+            Self::Uniform { step } => number.nearest(prediction + step * integer as f64),
             Self::Grid { multiple, decimals } => {
                 let base = (prediction * POWERS[usize::from(decimals)]).round() as i64;
                 let target = base.wrapping_add((multiple as i64).wrapping_mul(integer));
                 if number.is_float() {
-                    number.from_f64(target as f64 / POWERS[usize::from(decimals)])
+                    number.nearest(target as f64 / POWERS[usize::from(decimals)])
                 } else {
                     target as u64
                 }
@@ -148,7 +160,7 @@ impl Quantiser {
                 let place = base.wrapping_add(integer).wrapping_mul(spacing as i64);
                 match number {
                     Number::F32 => u64::from(at_place_f32(place).to_bits()),
-                    _ => number.from_f64(at_place_f64(place)),
+                    _ => number.nearest(at_place_f64(place)),
                 }
             }
         }
@@ -204,7 +216,7 @@ fn decimals(number: Number, values: impl Iterator<Item = u64> + Clone) -> Option
         let power = POWERS[usize::from(*decimals)];
         values.clone().filter(|raw| !number.is_special(*raw)).all(|raw| {
             let integer = (number.to_f64(raw) * power).round();
-            integer.abs() < EXACT && number.from_f64(integer / power) == raw
+            integer.abs() < EXACT && number.nearest(integer / power) == raw
         })
     })
 }

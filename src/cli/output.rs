@@ -7,6 +7,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::{Compression, ZstdLevel};
+use datafusion::parquet::file::metadata::KeyValue;
 use datafusion::parquet::file::properties::WriterProperties;
 
 /// Readers hold a row group's column at a time, and vectors are long.
@@ -37,6 +38,8 @@ impl<'a> ParquetOutput<'a> {
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(level))
             .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
+            // Readers that do not know Arrow look for it here.
+            .set_key_value_metadata(Some(key_values(&schema)))
             .build();
         let writer = ArrowWriter::try_new(file, schema, Some(properties))?;
         Ok(Self { writer, path })
@@ -68,3 +71,10 @@ fn make_readable(file: &tempfile::NamedTempFile) {
 
 #[cfg(not(unix))]
 fn make_readable(_file: &tempfile::NamedTempFile) {}
+
+fn key_values(schema: &SchemaRef) -> Vec<KeyValue> {
+    let mut pairs: Vec<KeyValue> =
+        schema.metadata().iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone())).collect();
+    pairs.sort_by(|a, b| a.key.cmp(&b.key));
+    pairs
+}

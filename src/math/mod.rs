@@ -34,10 +34,10 @@ pub use learners::{Learner, LearnerOptions, Observer, Progress};
 pub use params::Positive;
 pub use prepared::PreparedDictionary;
 pub use sample::Sample;
-#[cfg(feature = "archive")]
-pub(crate) use {exp::vectorised, signals::dot};
 pub use signals::{Signals, check_vector};
 pub use sums::ExactSum;
+#[cfg(feature = "archive")]
+pub(crate) use {exp::vectorised, signals::dot};
 
 /// Shorthand for what every fallible function of this layer returns.
 pub type Result<T> = std::result::Result<T, MathError>;

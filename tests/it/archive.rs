@@ -3,20 +3,27 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, FixedSizeListArray, Int64Array, LargeListArray, ListArray, RecordBatch, StringArray,
+    Array, ArrayRef, AsArray, BooleanArray, FixedSizeListArray, Int64Array, LargeListArray, ListArray,
+    RecordBatch, StringArray,
 };
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
 use datafusion::arrow::compute::{cast, concat_batches};
-use datafusion::arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Int64Type, Schema, UInt64Type};
+use datafusion::arrow::datatypes::{
+    DataType, Field, Float32Type, Float64Type, Int64Type, Schema, UInt64Type,
+};
+use datafusion::object_store::local::LocalFileSystem;
 use datafusion::object_store::memory::InMemory;
 use datafusion::object_store::path::Path;
 use datafusion::object_store::{ObjectStore, ObjectStoreExt};
 use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use datafusion::parquet::file::properties::WriterProperties;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use proptest::prelude::*;
 use sparrow::archive::{Archive, Bound, Input, Job, Layout, LayoutRequest, compress};
 use sparrow::sql::ArchiveTable;
+
+use crate::support::project;
 
 /// Numbers from a seed, the same everywhere.
 struct Numbers(u64);
@@ -84,10 +91,13 @@ fn column(values: &[Option<f64>], data_type: &DataType, numbers: &mut Numbers) -
             // Extremes of the type now and then; the rest is what fits.
             let whole: Int64Array = values
                 .iter()
-                .map(|value| value.map(|value| if numbers.below(40) == 0 { numbers.next() as i64 } else { value as i64 }))
+                .map(|value| {
+                    value.map(
+                        |value| if numbers.below(40) == 0 { numbers.next() as i64 } else { value as i64 },
+                    )
+                })
                 .collect();
-            let narrow = cast(&whole, data_type).expect("what does not fit becomes NULL");
-            narrow
+            cast(&whole, data_type).expect("what does not fit becomes NULL")
         }
     }
 }
@@ -114,7 +124,13 @@ fn cases() -> impl Strategy<Value = Case> {
         1 => Just(DataType::UInt64),
     ];
     let flavours = prop::sample::select(vec![
-        Flavour::Smooth, Flavour::Decimals, Flavour::Noise, Flavour::Constant, Flavour::Huge, Flavour::Tiny, Flavour::Wild,
+        Flavour::Smooth,
+        Flavour::Decimals,
+        Flavour::Noise,
+        Flavour::Constant,
+        Flavour::Huge,
+        Flavour::Tiny,
+        Flavour::Wild,
     ]);
     let bounds = prop_oneof![
         Just(Bound::None),
@@ -124,7 +140,13 @@ fn cases() -> impl Strategy<Value = Case> {
     ];
     (any::<u64>(), 0u8..6, 0usize..70, 1usize..6, types, flavours, bounds).prop_map(
         |(seed, layout, rows, sensors, data_type, flavour, bound)| Case {
-            seed, layout, rows, sensors, data_type, flavour, bound,
+            seed,
+            layout,
+            rows,
+            sensors,
+            data_type,
+            flavour,
+            bound,
         },
     )
 }
@@ -135,7 +157,14 @@ fn table(case: &Case) -> (RecordBatch, Layout) {
     let Case { rows, sensors, flavour, .. } = *case;
     let mut others: Vec<(String, ArrayRef)> = vec![
         ("id".into(), Arc::new(Int64Array::from_iter_values((0..rows).map(|row| row as i64 * 3)))),
-        ("note".into(), Arc::new((0..rows).map(|_| (numbers.below(4) > 0).then(|| format!("n{}", numbers.below(5)))).collect::<StringArray>())),
+        (
+            "note".into(),
+            Arc::new(
+                (0..rows)
+                    .map(|_| (numbers.below(4) > 0).then(|| format!("n{}", numbers.below(5))))
+                    .collect::<StringArray>(),
+            ),
+        ),
         ("flag".into(), Arc::new((0..rows).map(|_| Some(numbers.below(2) == 1)).collect::<BooleanArray>())),
     ];
     let layout = match case.layout {
@@ -159,7 +188,8 @@ fn table(case: &Case) -> (RecordBatch, Layout) {
         }
         3 => {
             for sensor in 0..sensors {
-                let values: Vec<Option<f64>> = (0..rows).map(|row| value(numbers, flavour, row, sensor)).collect();
+                let values: Vec<Option<f64>> =
+                    (0..rows).map(|row| value(numbers, flavour, row, sensor)).collect();
                 // Types may differ from sensor to sensor.
                 let data_type = if sensor % 3 == 2 { DataType::Float32 } else { case.data_type.clone() };
                 others.insert(1 + sensor / 2, (format!("s{sensor}"), column(&values, &data_type, numbers)));
@@ -169,22 +199,35 @@ fn table(case: &Case) -> (RecordBatch, Layout) {
         }
         4 => {
             let places: Vec<(i64, Option<String>)> = (0..rows)
-                .map(|row| ((row / sensors) as i64, (numbers.below(20) > 0).then(|| format!("k{}", (row + numbers.below(3)) % sensors))))
+                .map(|row| {
+                    (
+                        (row / sensors) as i64,
+                        (numbers.below(20) > 0).then(|| format!("k{}", (row + numbers.below(3)) % sensors)),
+                    )
+                })
                 .collect();
-            let values: Vec<Option<f64>> = (0..rows).map(|row| value(numbers, flavour, row / sensors, row % sensors)).collect();
-            others.push(("time".into(), Arc::new(Int64Array::from_iter_values(places.iter().map(|(time, _)| *time)))));
-            others.push(("series".into(), Arc::new(places.iter().map(|(_, series)| series.clone()).collect::<StringArray>())));
+            let values: Vec<Option<f64>> =
+                (0..rows).map(|row| value(numbers, flavour, row / sensors, row % sensors)).collect();
+            others.push((
+                "time".into(),
+                Arc::new(Int64Array::from_iter_values(places.iter().map(|(time, _)| *time))),
+            ));
+            others.push((
+                "series".into(),
+                Arc::new(places.iter().map(|(_, series)| series.clone()).collect::<StringArray>()),
+            ));
             others.insert(0, ("x".into(), column(&values, &case.data_type, numbers)));
             Layout::Long { time: "time".into(), series: "series".into(), value: "x".into() }
         }
         _ => {
             let values: Vec<Option<f64>> = (0..rows).map(|row| value(numbers, flavour, row, 0)).collect();
             others.push(("x".into(), column(&values, &case.data_type, numbers)));
-            let series = (case.seed % 2 == 0).then(|| "note".to_string());
+            let series = case.seed.is_multiple_of(2).then(|| "note".to_string());
             Layout::Window { column: "x".into(), series, length: sensors }
         }
     };
-    let fields: Vec<Field> = others.iter().map(|(name, array)| Field::new(name, array.data_type().clone(), true)).collect();
+    let fields: Vec<Field> =
+        others.iter().map(|(name, array)| Field::new(name, array.data_type().clone(), true)).collect();
     let arrays = others.into_iter().map(|(_, array)| array).collect();
     (RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).expect("equal lengths"), layout)
 }
@@ -205,7 +248,14 @@ fn folder() -> Path {
 }
 
 async fn read(store: &Arc<dyn ObjectStore>) -> sparrow::archive::Result<Result<RecordBatch, String>> {
-    let archive = Archive::open(store.clone(), folder()).await?;
+    read_from(store, folder()).await
+}
+
+async fn read_from(
+    store: &Arc<dyn ObjectStore>,
+    folder: Path,
+) -> sparrow::archive::Result<Result<RecordBatch, String>> {
+    let archive = Archive::open(store.clone(), folder).await?;
     let read = async {
         let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
         let table = ArchiveTable::new(archive).await?;
@@ -223,15 +273,23 @@ fn flat(array: &ArrayRef) -> ArrayRef {
     match array.data_type() {
         DataType::List(_) => {
             let lists = array.as_list::<i32>();
-            lists.values().slice(lists.value_offsets()[0] as usize, (lists.value_offsets()[lists.len()] - lists.value_offsets()[0]) as usize)
+            lists.values().slice(
+                lists.value_offsets()[0] as usize,
+                (lists.value_offsets()[lists.len()] - lists.value_offsets()[0]) as usize,
+            )
         }
         DataType::LargeList(_) => array.as_list::<i64>().values().clone(),
         // Values of NULL rows are nobody's.
         DataType::FixedSizeList(..) => {
             let lists = array.as_fixed_size_list();
-            let parts: Vec<ArrayRef> = (0..lists.len()).filter(|row| lists.is_valid(*row)).map(|row| lists.value(row)).collect();
+            let parts: Vec<ArrayRef> =
+                (0..lists.len()).filter(|row| lists.is_valid(*row)).map(|row| lists.value(row)).collect();
             let parts: Vec<&dyn Array> = parts.iter().map(|part| part.as_ref()).collect();
-            if parts.is_empty() { lists.values().slice(0, 0) } else { datafusion::arrow::compute::concat(&parts).expect("one type") }
+            if parts.is_empty() {
+                lists.values().slice(0, 0)
+            } else {
+                datafusion::arrow::compute::concat(&parts).expect("one type")
+            }
         }
         _ => array.clone(),
     }
@@ -252,10 +310,18 @@ fn check_values(bound: Bound, original: &ArrayRef, decoded: &ArrayRef) -> Result
         if a.data_type().is_floating() {
             // Equal bits, or within the bound and not special.
             let same = match a.data_type() {
-                DataType::Float32 => a.as_primitive::<Float32Type>().value(0).to_bits() == b.as_primitive::<Float32Type>().value(0).to_bits(),
-                _ => a.as_primitive::<Float64Type>().value(0).to_bits() == b.as_primitive::<Float64Type>().value(0).to_bits(),
+                DataType::Float32 => {
+                    a.as_primitive::<Float32Type>().value(0).to_bits()
+                        == b.as_primitive::<Float32Type>().value(0).to_bits()
+                }
+                _ => {
+                    a.as_primitive::<Float64Type>().value(0).to_bits()
+                        == b.as_primitive::<Float64Type>().value(0).to_bits()
+                }
             };
-            let double = |array: &ArrayRef| cast(array, &DataType::Float64).expect("floats").as_primitive::<Float64Type>().value(0);
+            let double = |array: &ArrayRef| {
+                cast(array, &DataType::Float64).expect("floats").as_primitive::<Float64Type>().value(0)
+            };
             let (a, b) = (double(&a), double(&b));
             let special = !a.is_finite() || (a == 0.0 && a.is_sign_negative());
             let holds = match bound {
@@ -268,7 +334,9 @@ fn check_values(bound: Bound, original: &ArrayRef, decoded: &ArrayRef) -> Result
         } else {
             let whole = |array: &ArrayRef| match array.data_type() {
                 DataType::UInt64 => i128::from(array.as_primitive::<UInt64Type>().value(0)),
-                _ => i128::from(cast(array, &DataType::Int64).expect("integers").as_primitive::<Int64Type>().value(0)),
+                _ => i128::from(
+                    cast(array, &DataType::Int64).expect("integers").as_primitive::<Int64Type>().value(0),
+                ),
             };
             let (a, b) = (whole(&a), whole(&b));
             let off = a.abs_diff(b) as f64;
@@ -318,10 +386,18 @@ proptest! {
     }
 }
 
+const FILES: [&str; 3] = ["archive.json", "dictionary.parquet", "a.parquet"];
+
 /// A small archive, in memory.
 async fn small_archive() -> (Arc<dyn ObjectStore>, RecordBatch) {
     let case = Case {
-        seed: 5, layout: 0, rows: 60, sensors: 4, data_type: DataType::Float64, flavour: Flavour::Smooth, bound: Bound::MaxError(0.01),
+        seed: 5,
+        layout: 0,
+        rows: 60,
+        sensors: 4,
+        data_type: DataType::Float64,
+        flavour: Flavour::Smooth,
+        bound: Bound::MaxError(0.01),
     };
     let (batch, layout) = table(&case);
     // Long enough that coding pays.
@@ -356,14 +432,16 @@ fn every_flipped_byte_is_noticed() {
     runtime().block_on(async {
         let (store, _) = small_archive().await;
         let truth = read(&store).await.expect("opened").expect("read");
-        for name in ["archive.json", "dictionary.parquet", "a.parquet"] {
+        for name in FILES {
             let (path, bytes) = bytes_of(&store, name).await;
             let mut noticed = 0;
             for place in 0..bytes.len() {
                 let mut damaged = bytes.clone();
                 damaged[place] ^= 1 << (place % 8);
                 store.put(&path, damaged.into()).await.expect("stored");
-                noticed += usize::from(expect_error_or_truth(&store, &truth, &format!("{name}, byte {place}")).await);
+                noticed += usize::from(
+                    expect_error_or_truth(&store, &truth, &format!("{name}, byte {place}")).await,
+                );
                 // The whole file is hashed too.
                 let problems = match Archive::open(store.clone(), folder()).await {
                     Ok(archive) => archive.verify(None).await.map_or(1, |found| found.problems.len()),
@@ -381,7 +459,7 @@ fn every_flipped_byte_is_noticed() {
 fn every_truncation_is_noticed() {
     runtime().block_on(async {
         let (store, _) = small_archive().await;
-        for name in ["archive.json", "dictionary.parquet", "a.parquet"] {
+        for name in FILES {
             let (path, bytes) = bytes_of(&store, name).await;
             for length in 0..bytes.len() {
                 store.put(&path, bytes[..length].to_vec().into()).await.expect("stored");
@@ -399,18 +477,58 @@ fn sizes_of_threads_and_batches_do_not_change_a_byte() {
         let mut archives = Vec::new();
         for threads in [1, 3] {
             let (batch, layout) = table(&Case {
-                seed: 9, layout: 3, rows: 3000, sensors: 5, data_type: DataType::Float64, flavour: Flavour::Smooth, bound: Bound::MaxError(0.1),
+                seed: 9,
+                layout: 3,
+                rows: 3000,
+                sensors: 5,
+                data_type: DataType::Float64,
+                flavour: Flavour::Smooth,
+                bound: Bound::MaxError(0.1),
             });
             let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
             let input = put(&store, "a.parquet", &batch).await;
-            let job = Job { layout: LayoutRequest::Given(layout), bound: Bound::MaxError(0.1), threads, ..Job::default() };
+            let job = Job {
+                layout: LayoutRequest::Given(layout),
+                bound: Bound::MaxError(0.1),
+                threads,
+                ..Job::default()
+            };
             compress(&[input], &store, &folder(), &job, &()).await.expect("compressed");
             let mut all = Vec::new();
-            for name in ["archive.json", "dictionary.parquet", "a.parquet"] {
+            for name in FILES {
                 all.push(bytes_of(&store, name).await.1);
             }
             archives.push(all);
         }
         assert!(archives[0] == archives[1]);
+    });
+}
+
+/// Archives of version 1 stay readable, to the bit. `UPDATE_GOLDEN=1` writes them, for a new version only.
+#[test]
+fn golden_archive_of_version_1() {
+    let place = project("tests/golden/archive_v1");
+    let expected = project("tests/golden/archive_v1.parquet");
+    runtime().block_on(async {
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            let (store, _) = small_archive().await;
+            std::fs::create_dir_all(&place).expect("a folder");
+            for name in FILES {
+                std::fs::write(place.join(name), bytes_of(&store, name).await.1).expect("written");
+            }
+            let decoded = read(&store).await.expect("opened").expect("read");
+            let file = std::fs::File::create(&expected).expect("a file");
+            let mut writer = ArrowWriter::try_new(file, decoded.schema(), None).expect("a writer");
+            writer.write(&decoded).expect("written");
+            writer.close().expect("closed");
+        }
+        let store: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new());
+        let folder = Path::from_absolute_path(&place).expect("a path");
+        let decoded = read_from(&store, folder).await.expect("opened").expect("read");
+        let file = std::fs::File::open(&expected).expect("a file");
+        let reader =
+            ParquetRecordBatchReaderBuilder::try_new(file).expect("Parquet").build().expect("a reader");
+        let batches: Vec<RecordBatch> = reader.map(|batch| batch.expect("rows")).collect();
+        assert!(concat_batches(&decoded.schema(), &batches).expect("one schema") == decoded);
     });
 }

@@ -44,13 +44,31 @@ impl Folder {
         self.0.path().join(name).display().to_string()
     }
 
+    /// Where an archive is made.
+    fn staging(&self, name: &str) -> PathBuf {
+        self.0.path().join(format!(".{name}.sparrow-partial"))
+    }
+
     fn traffic(&self, name: &str, layout: &str, seed: u64) -> String {
         let path = self.path(name);
         if let Some(parent) = Path::new(&path).parent() {
             std::fs::create_dir_all(parent).expect("a folder");
         }
         let seed = seed.to_string();
-        let output = run(&["generate", "traffic", "--sensors", "12", "--days", "2", "--seed", &seed, "--layout", layout, "-o", &path]);
+        let output = run(&[
+            "generate",
+            "traffic",
+            "--sensors",
+            "12",
+            "--days",
+            "2",
+            "--seed",
+            &seed,
+            "--layout",
+            layout,
+            "-o",
+            &path,
+        ]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         path
     }
@@ -84,11 +102,17 @@ fn every_layout_there_and_back() {
     };
     for layout in ["list", "wide", "long"] {
         let input = folder.traffic(&format!("{layout}.parquet"), layout, 1);
-        let (archive, back) = (folder.path(&format!("{layout}-archive")), folder.path(&format!("{layout}-back.parquet")));
+        let (archive, back) =
+            (folder.path(&format!("{layout}-archive")), folder.path(&format!("{layout}-back.parquet")));
         let described = sql(&format!("SELECT count(*) AS n FROM '{input}'"));
         let mut arguments = vec!["compress", input.as_str(), "-o", &archive, "--max-error", "0.5"];
         let names: Vec<String> = column_names(&input);
-        let long = format!("{},{},{}", names[0], names.get(1).cloned().unwrap_or_default(), names.last().cloned().unwrap_or_default());
+        let long = format!(
+            "{},{},{}",
+            names[0],
+            names.get(1).cloned().unwrap_or_default(),
+            names.last().cloned().unwrap_or_default()
+        );
         let given = columns(layout);
         match layout {
             "long" => arguments.extend(["--long", &long]),
@@ -113,7 +137,8 @@ fn every_layout_there_and_back() {
         ] {
             let output = run(&["sql", "--format", "json", "-c", &format!("{table}; {query} t")]);
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            let on_archive: Value = serde_json::from_str(String::from_utf8_lossy(&output.stdout).trim()).expect("JSON");
+            let on_archive: Value =
+                serde_json::from_str(String::from_utf8_lossy(&output.stdout).trim()).expect("JSON");
             assert_eq!(on_archive, sql(&format!("{query} '{back}'")), "{query}");
         }
     }
@@ -121,7 +146,11 @@ fn every_layout_there_and_back() {
 
 fn column_names(file: &str) -> Vec<String> {
     let rows = sql(&format!("DESCRIBE '{file}'"));
-    rows.as_array().expect("rows").iter().map(|row| row["column_name"].as_str().expect("a name").to_string()).collect()
+    rows.as_array()
+        .expect("rows")
+        .iter()
+        .map(|row| row["column_name"].as_str().expect("a name").to_string())
+        .collect()
 }
 
 #[test]
@@ -172,7 +201,13 @@ fn hive_partitions_are_kept() {
     ok(&["decompress", &archive, "-o", &back]);
     assert!(Path::new(&back).join("year=2025/a.parquet").is_file());
     let table = format!("CREATE EXTERNAL TABLE t STORED AS SPARROW LOCATION '{archive}'");
-    let output = run(&["sql", "--format", "json", "-c", &format!("{table}; SELECT year, count(*) AS n FROM t WHERE year = '2025' GROUP BY year")]);
+    let output = run(&[
+        "sql",
+        "--format",
+        "json",
+        "-c",
+        &format!("{table}; SELECT year, count(*) AS n FROM t WHERE year = '2025' GROUP BY year"),
+    ]);
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "[{\"year\":\"2025\",\"n\":576}]");
 }
 
@@ -199,7 +234,11 @@ fn rows_are_added() {
     );
     let output = run(&["sql", "--format", "json", "-c", &statements]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("{\"n\":1152}"), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("{\"n\":1152}"),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
     assert!(ok(&["verify", &inserted])["max_error"].as_f64().expect("a number") <= 0.5);
 }
 
@@ -216,17 +255,23 @@ fn a_killed_job_goes_on_where_it_was() {
     let expected = contents(Path::new(&undisturbed));
     for attempt in 0..50u32 {
         let archive = folder.path(&format!("archive{attempt}"));
-        let mut child = sparrow().args(["compress", &input, "-o", &archive, "--max-error", "0.2"])
-            .stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().expect("it runs");
+        let mut child = sparrow()
+            .args(["compress", &input, "-o", &archive, "--max-error", "0.2"])
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("it runs");
         // Moments spread over the whole run.
-        std::thread::sleep(Duration::from_secs_f64(whole.as_secs_f64() * f64::from(attempt * 37 % 50) / 50.0));
+        std::thread::sleep(Duration::from_secs_f64(
+            whole.as_secs_f64() * f64::from(attempt * 37 % 50) / 50.0,
+        ));
         child.kill().expect("kill -9");
         child.wait().expect("ended");
         if !Path::new(&archive).exists() {
             ok(&["compress", &input, "-o", &archive, "--max-error", "0.2"]);
         }
         assert_eq!(contents(Path::new(&archive)), expected, "killed at moment {attempt}");
-        assert!(!Path::new(&format!("{archive}.partial")).exists());
+        assert!(!folder.staging(&format!("archive{attempt}")).exists());
         std::fs::remove_dir_all(&archive).expect("removed");
     }
 }
@@ -238,12 +283,15 @@ fn a_full_disk_and_a_read_only_place_leave_nothing() {
     let input = folder.traffic("a.parquet", "list", 1);
     let archive = folder.path("archive");
     // Files cannot grow beyond a few kilobytes: to the program this is a full disk.
-    let script = format!("trap '' XFSZ; ulimit -f 4; exec '{}' compress '{input}' -o '{archive}' --max-error 0.1", env!("CARGO_BIN_EXE_sparrow"));
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 4; exec '{}' compress '{input}' -o '{archive}' --max-error 0.1",
+        env!("CARGO_BIN_EXE_sparrow")
+    );
     let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("it runs");
     assert_eq!(output.status.code(), Some(1));
     assert!(!output.stderr.is_empty());
     assert!(!Path::new(&archive).exists());
-    assert!(!Path::new(&format!("{archive}.partial")).exists());
+    assert!(!folder.staging("archive").exists());
     let error = fails(&["compress", &input, "-o", "/proc/archive"]);
     assert!(error.contains("/proc/archive"), "{error}");
 }
@@ -252,12 +300,17 @@ fn a_full_disk_and_a_read_only_place_leave_nothing() {
 fn what_does_not_compress_is_stored_as_it_was() {
     let folder = Folder::new();
     let noise = folder.path("noise.parquet");
-    let statement = format!("COPY (SELECT value AS i, [random(), random(), random()] AS v FROM generate_series(1, 300)) TO '{noise}'");
+    let statement = format!(
+        "COPY (SELECT value AS i, [random(), random(), random()] AS v FROM generate_series(1, 300)) TO '{noise}'"
+    );
     assert!(run(&["sql", "-c", &statement]).status.success());
     let archive = folder.path("archive");
     let report = ok(&["compress", &noise, "-o", &archive, "--lossless"]);
     assert_eq!(report["stored_as_they_were"][0], "noise.parquet", "{report}");
-    assert_eq!(std::fs::read(Path::new(&archive).join("noise.parquet")).expect("stored"), std::fs::read(&noise).expect("noise"));
+    assert_eq!(
+        std::fs::read(Path::new(&archive).join("noise.parquet")).expect("stored"),
+        std::fs::read(&noise).expect("noise")
+    );
     assert_eq!(ok(&["verify", &archive, "--against", &noise])["max_error"], 0.0);
 }
 
@@ -270,7 +323,7 @@ fn bad_requests_are_explained() {
         (vec!["compress", &wide, "-o", &archive], "--columns"),
         (vec!["compress", &wide, "-o", &archive, "--column", "time"], "time"),
         (vec!["compress", &wide, "-o", &archive, "--columns", "x*"], "x*"),
-        (vec!["compress", &wide, "-o", &archive, "--columns", "s*", "--max-error", "0"], "max_error"),
+        (vec!["compress", &wide, "-o", &archive, "--columns", "s*", "--max-error", "-1"], "max_error"),
         (vec!["compress", &wide, "-o", &archive, "--long", "a,b"], "time,series,value"),
         (vec!["compress", "nowhere.parquet", "-o", &archive], "nowhere.parquet"),
         (vec!["compress", "s3://bucket/x.parquet", "-o", &archive], "local files only"),
@@ -303,7 +356,100 @@ fn only_what_a_query_needs_is_read() {
     assert!(plan("SELECT sum(extract(minute FROM time)) FROM t").contains("decode=[]"));
     let names = column_names(&input);
     let one = plan(&format!("SELECT avg(\"{}\") FROM t", names[1]));
-    assert!(one.contains(&format!("decode=[{}]", names[1])) && one.contains("decode_time") && one.contains("rows_decoded=576"), "{one}");
+    assert!(
+        one.contains(&format!("decode=[{}]", names[1]))
+            && one.contains("decode_time")
+            && one.contains("rows_decoded=576"),
+        "{one}"
+    );
     let none = plan(&format!("SELECT avg(\"{}\") FROM t WHERE time > '2030-01-01'", names[1]));
     assert!(none.contains("row_groups=0 of 1"), "{none}");
+}
+
+#[test]
+fn names_are_kept_whatever_they_are() {
+    let folder = Folder::new();
+    let names = ["ü.parquet", "a[1]~#?.parquet", "t=10%3A00/x y.parquet", "city=São Paulo/{q}.parquet"];
+    for name in names {
+        folder.traffic(&format!("in/{name}"), "list", 3);
+    }
+    let (archive, back) = (folder.path("archive"), folder.path("back"));
+    ok(&["compress", &folder.path("in"), "-o", &archive, "--max-error", "1"]);
+    ok(&["verify", &archive, "--against", &folder.path("in")]);
+    ok(&["decompress", &archive, "-o", &back]);
+    for name in names {
+        assert!(Path::new(&archive).join(name).is_file() && Path::new(&back).join(name).is_file(), "{name}");
+    }
+}
+
+#[test]
+fn decompress_replaces_nothing_but_tables() {
+    let folder = Folder::new();
+    let input = folder.traffic("a.parquet", "list", 1);
+    let (archive, mine) = (folder.path("archive"), folder.path("mine"));
+    ok(&["compress", &input, "-o", &archive, "--max-error", "1"]);
+    std::fs::create_dir(&mine).expect("a folder");
+    std::fs::write(Path::new(&mine).join("precious.txt"), "x").expect("a file");
+    for target in [&mine, &archive] {
+        let error = fails(&["decompress", &archive, "-o", target, "--overwrite"]);
+        assert!(error.contains("not overwritten"), "{error}");
+    }
+    assert!(Path::new(&mine).join("precious.txt").exists());
+    let back = folder.path("back");
+    ok(&["decompress", &archive, "-o", &back]);
+    assert!(fails(&["decompress", &archive, "-o", &back]).contains("exists already"));
+    ok(&["decompress", &archive, "-o", &back, "--overwrite"]);
+}
+
+#[test]
+fn tables_of_an_archive_have_the_same_columns() {
+    let folder = Folder::new();
+    let first = folder.traffic("in/a.parquet", "list", 1);
+    let other = folder.path("in/b.parquet");
+    let statement = format!("COPY (SELECT time, 1 AS extra, v FROM '{first}') TO '{other}'");
+    assert!(run(&["sql", "-c", &statement]).status.success());
+    let archive = folder.path("archive");
+    let error = fails(&["compress", &folder.path("in"), "-o", &archive, "--max-error", "1"]);
+    assert!(error.contains("b.parquet") && error.contains("extra"), "{error}");
+    let error = fails(&["append", &archive, &other]);
+    assert!(error.contains("b.parquet") && error.contains("extra"), "{error}");
+    assert_eq!(ok(&["inspect", &archive])["files"], 1);
+    // Nor can a table of another length be added, and the row is named.
+    let short = folder.path("c.parquet");
+    let statement = format!("COPY (SELECT time, array_slice(v, 1, 3) AS v FROM '{first}') TO '{short}'");
+    assert!(run(&["sql", "-c", &statement]).status.success());
+    let error = fails(&["append", &archive, &short]);
+    assert!(error.contains("c.parquet"), "{error}");
+}
+
+#[test]
+fn inserted_rows_keep_the_promise_of_the_archive() {
+    let folder = Folder::new();
+    let input = folder.traffic("a.parquet", "list", 1);
+    let archive = folder.path("archive");
+    // The first insert is so small that it is stored as it was; the bound must not be forgotten.
+    let table = format!(
+        "CREATE EXTERNAL TABLE t (time TIMESTAMP, v DOUBLE[]) STORED AS SPARROW LOCATION '{archive}' OPTIONS ('max_error' '0.25')"
+    );
+    let statements = format!(
+        "{table}; INSERT INTO t SELECT time, v FROM '{input}' LIMIT 2; INSERT INTO t SELECT time, v FROM '{input}'"
+    );
+    let output = run(&["sql", "-c", &statements]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let inspected = ok(&["inspect", &archive]);
+    assert_eq!(inspected["bound"]["max_error"], 0.25);
+    assert!(inspected["max_error"].as_f64().expect("a number") <= 0.25, "{inspected}");
+    // Another bound is refused, not ignored.
+    let output = run(&["sql", "-c", &table.replace("0.25", "0.001")]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("promises"), "{output:?}");
+    // Rows that cannot be coded leave no archive behind.
+    let ragged = folder.path("ragged");
+    let statement = format!(
+        "CREATE EXTERNAL TABLE r (v DOUBLE[]) STORED AS SPARROW LOCATION '{ragged}';
+         INSERT INTO r VALUES ([1.0, 2.0]), ([3.0])"
+    );
+    assert_eq!(run(&["sql", "-c", &statement]).status.code(), Some(1));
+    assert!(!Path::new(&ragged).join("archive.json").exists());
+    let statement = statement.replace("([3.0])", "([3.0, 4.0])");
+    assert!(run(&["sql", "-c", &statement]).status.success());
 }

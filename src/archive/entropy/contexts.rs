@@ -140,7 +140,8 @@ struct Group {
 impl Group {
     fn new(context: usize, counts: &[u32; SYMBOLS]) -> Self {
         let total: f64 = counts.iter().map(|count| f64::from(*count)).sum();
-        let logs = counts.iter().enumerate().map(|(symbol, count)| (symbol as f64 + 1.0).ln() * f64::from(*count));
+        let logs =
+            counts.iter().enumerate().map(|(symbol, count)| (symbol as f64 + 1.0).ln() * f64::from(*count));
         Self { members: vec![context], counts: *counts, bits: bits(counts), size: logs.sum::<f64>() / total }
     }
 }

@@ -38,20 +38,36 @@ struct Plan {
 }
 
 /// Writes the integers; where `coded` says no they must be 0 and are not written.
-pub(in crate::archive) fn encode(values: &mut [i64], columns: usize, coded: Option<&[bool]>, bytes: &mut Vec<u8>) {
+pub(in crate::archive) fn encode(
+    values: &mut [i64],
+    columns: usize,
+    coded: Option<&[bool]>,
+    bytes: &mut Vec<u8>,
+) {
     let plan = Plan::new(values, columns);
     let mut found: Vec<(u16, u8)> = Vec::with_capacity(values.len());
     let mut plain = PlainBits::default();
     let mut counts: Counts = vec![[0; SYMBOLS]; CONTEXTS];
-    vectorised(#[inline(always)] || walk(values, coded, &plan, #[inline(always)] |context, residual| {
-        let (symbol, bits, rest) = symbols::split(residual);
-        if bits > 0 {
-            plain.push(rest, bits);
-        }
-        counts[context][usize::from(symbol)] += 1;
-        found.push((context as u16, symbol));
-        residual
-    }));
+    vectorised(
+        #[inline(always)]
+        || {
+            walk(
+                values,
+                coded,
+                &plan,
+                #[inline(always)]
+                |context, residual| {
+                    let (symbol, bits, rest) = symbols::split(residual);
+                    if bits > 0 {
+                        plain.push(rest, bits);
+                    }
+                    counts[context][usize::from(symbol)] += 1;
+                    found.push((context as u16, symbol));
+                    residual
+                },
+            )
+        },
+    );
     let tables = Tables::from_counts(&counts);
     write_varint(bytes, plan.period as u64);
     bytes.extend(plan.columns.iter().map(|(forecast, level)| forecast << 4 | level));
@@ -76,10 +92,21 @@ pub(in crate::archive) fn decode(
     let mut decoder = Decoder::new(reader)?;
     let mut plain = PlainReader::new(reader)?;
     let mut values = vec![0; rows * columns];
-    vectorised(#[inline(always)] || walk(&mut values, coded, &plan, #[inline(always)] |context, _| {
-        let symbol = decoder.symbol(tables.starts(context));
-        symbols::join(symbol, &mut plain)
-    }));
+    vectorised(
+        #[inline(always)]
+        || {
+            walk(
+                &mut values,
+                coded,
+                &plan,
+                #[inline(always)]
+                |context, _| {
+                    let symbol = decoder.symbol(tables.starts(context));
+                    symbols::join(symbol, &mut plain)
+                },
+            )
+        },
+    );
     Ok(values)
 }
 
@@ -115,7 +142,11 @@ impl Foretold {
         self.values.clear();
         self.deviations.clear();
         self.leans.clear();
-        let in_period = if plan.period > 0 { &sizes.of_period[row % plan.period * columns..][..columns] } else { &sizes.before };
+        let in_period = if plan.period > 0 {
+            &sizes.of_period[row % plan.period * columns..][..columns]
+        } else {
+            &sizes.before
+        };
         for i in 0..columns {
             let last = last.map_or(0, |last| last[i]);
             let period_ago = period_ago.map_or(0, |period_ago| period_ago[i]);
@@ -153,7 +184,9 @@ fn walk(values: &mut [i64], coded: Option<&[bool]>, plan: &Plan, mut code: impl 
         let (mut left, mut two_left, mut left_value, mut row_mean) = (0u32, 0u32, 0i64, 0u32);
         let known = foretold.values.iter().zip(&foretold.deviations).zip(&foretold.leans);
         let targets = rest[..columns].iter_mut().zip(&mut sizes.last).zip(&sizes.before);
-        for (i, (((foretold, deviation), lean), ((now, kept_size), last_size))) in known.zip(targets).enumerate() {
+        for (i, (((foretold, deviation), lean), ((now, kept_size), last_size))) in
+            known.zip(targets).enumerate()
+        {
             if coded.is_some_and(|coded| !coded[i]) {
                 // As if it had not been there.
                 *kept_size = *last_size;
@@ -259,8 +292,13 @@ fn find_period(values: &[i64], columns: usize, rows: usize) -> usize {
     };
     let alone: u64 = samples.iter().map(|i| cost_of(values[*i])).sum();
     let without = alone.min(cost(1));
-    let (best, period) = (2..=longest).map(|back| (cost(back), back)).min().unwrap_or((u64::MAX, 0));
-    if best * 100 < without * (100 - PERIOD_WORTHWHILE) { period } else { 0 }
+    let costs: Vec<u64> = (2..=longest).map(cost).collect();
+    let best = costs.iter().copied().min().unwrap_or(u64::MAX);
+    if best.saturating_mul(100) >= without * (100 - PERIOD_WORTHWHILE) {
+        return 0;
+    }
+    // Multiples of a period are as good; the shortest reaches back from the most rows.
+    costs.iter().position(|cost| cost * 100 <= best * 103).map_or(0, |shortest| shortest + 2)
 }
 
 #[cfg(test)]

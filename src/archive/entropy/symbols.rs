@@ -8,7 +8,7 @@ use crate::archive::Result;
 use crate::archive::bytes::Reader;
 
 /// How many symbols there can be.
-pub(super) const SYMBOLS: usize = DIRECT as usize + 2 * 62;
+pub(super) const SYMBOLS: usize = DIRECT as usize + 2 * 61;
 /// Folded integers below this are symbols of their own.
 const DIRECT: u64 = 20;
 /// What the first larger one becomes, before its highest bit is looked at.

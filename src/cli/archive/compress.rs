@@ -11,7 +11,7 @@ use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::super::parse::parse_count;
 use super::super::report::{Report, ReportFormat};
-use super::paths::{inputs, local_path, local_store, open, publish, staging, store_path};
+use super::paths::{inputs, local_path, local_store, open, publish, recover, staging, store_path};
 use super::progress::JobBar;
 use crate::archive::{ArchiveError, Bound, Job, JobReport, Layout, LayoutRequest, LearnSettings, compress};
 use crate::columnar::dictionary_from_bytes;
@@ -38,10 +38,10 @@ pub(in crate::cli) struct CompressArguments {
     #[arg(long, value_parser = parse_count::<1_000_000>)]
     window: Option<usize>,
     /// Promise that no value is off by more than this
-    #[arg(long, value_name = "E", conflicts_with_all = ["max_relative_error", "lossless"])]
+    #[arg(long, value_name = "E", allow_negative_numbers = true, conflicts_with_all = ["max_relative_error", "lossless"])]
     max_error: Option<f64>,
     /// Promise that no value is off by more than this share of itself
-    #[arg(long, value_name = "E", conflicts_with = "lossless")]
+    #[arg(long, value_name = "E", allow_negative_numbers = true, conflicts_with = "lossless")]
     max_relative_error: Option<f64>,
     /// Give every value back as it was
     #[arg(long)]
@@ -56,10 +56,10 @@ pub(in crate::cli) struct CompressArguments {
     #[arg(long)]
     kernel: Option<String>,
     /// Width of the RBF kernel [default: median distance]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     sigma: Option<f64>,
     /// Penalty on weights [default: 0.2]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     lambda: Option<f64>,
     /// Seed of the sample that is learned from
     #[arg(long, default_value_t = 0)]
@@ -106,19 +106,24 @@ impl Running {
 impl CompressArguments {
     fn layout(&self) -> Result<LayoutRequest> {
         if let Some(patterns) = &self.columns {
-            return Ok(LayoutRequest::Columns(patterns.split(',').map(|part| part.trim().to_string()).collect()));
+            return Ok(LayoutRequest::Columns(
+                patterns.split(',').map(|part| part.trim().to_string()).collect(),
+            ));
         }
         let layout = match (&self.long, &self.column, self.window) {
             (Some(long), _, window) => {
                 let parts: Vec<String> = long.split(',').map(|part| part.trim().to_string()).collect();
-                let [time, series, value] = <[String; 3]>::try_from(parts)
-                    .map_err(|_| anyhow::anyhow!("--long takes three columns: time,series,value; found {long}"))?;
+                let [time, series, value] = <[String; 3]>::try_from(parts).map_err(|_| {
+                    anyhow::anyhow!("--long takes three columns: time,series,value; found {long}")
+                })?;
                 match window {
                     Some(length) => Layout::Window { column: value, series: Some(series), length },
                     None => Layout::Long { time, series, value },
                 }
             }
-            (None, Some(column), Some(length)) => Layout::Window { column: column.clone(), series: None, length },
+            (None, Some(column), Some(length)) => {
+                Layout::Window { column: column.clone(), series: None, length }
+            }
             (None, None, Some(_)) => bail!("--window needs --column, the column of numbers, or --long"),
             (None, Some(column), None) => Layout::List { column: column.clone() },
             (None, None, None) => return Ok(LayoutRequest::Find),
@@ -138,7 +143,8 @@ impl CompressArguments {
 
     pub async fn run(&self) -> Result<()> {
         let target = local_path(&self.output)?;
-        let occupied = target.is_file() || target.read_dir().is_ok_and(|mut entries| entries.next().is_some());
+        let occupied =
+            target.is_file() || target.read_dir().is_ok_and(|mut entries| entries.next().is_some());
         if occupied && !self.overwrite {
             return Err(ArchiveError::Exists(self.output.clone()).into());
         }
@@ -149,7 +155,11 @@ impl CompressArguments {
         let job = Job {
             layout: self.layout()?,
             bound: self.bound()?,
-            dictionary: self.dictionary.as_deref().map(|path| read_dictionary(path, self.lambda)).transpose()?,
+            dictionary: self
+                .dictionary
+                .as_deref()
+                .map(|path| read_dictionary(path, self.lambda))
+                .transpose()?,
             learn: LearnSettings {
                 atoms: self.atoms,
                 kernel: self.kernel.clone(),
@@ -158,9 +168,14 @@ impl CompressArguments {
                 seed: self.seed,
             },
             threads: self.running.threads()?,
+            resume: true,
         };
         let staging = staging(&target)?;
-        std::fs::create_dir_all(&staging).with_context(|| format!("cannot write {}", staging.display()))?;
+        recover(&target)?;
+        if is_foreign(&staging) {
+            bail!("{} is in the way: archives are made there; rename it", staging.display());
+        }
+        std::fs::create_dir_all(&staging).with_context(|| format!("cannot write {}", target.display()))?;
         let folder = store_path(&staging)?;
         let bar = JobBar::new();
         let mut result = compress(&inputs, &local_store(), &folder, &job, bar.as_ref()).await;
@@ -178,10 +193,6 @@ impl CompressArguments {
                 return Err(error.into());
             }
         };
-        if report.files.is_empty() {
-            std::fs::remove_dir_all(&staging)?;
-            bail!("none of the files could be compressed");
-        }
         remove_strays(&staging, &report)?;
         if target.is_dir() && !occupied {
             std::fs::remove_dir(&target)?;
@@ -194,10 +205,10 @@ impl CompressArguments {
 
 impl AppendArguments {
     pub async fn run(&self) -> Result<()> {
-        let threads = self.running.threads()?;
+        let job = Job { threads: self.running.threads()?, ..Job::default() };
         let archive = open(&self.archive).await?;
         let bar = JobBar::new();
-        let result = archive.append(&inputs(&self.inputs)?, threads, bar.as_ref()).await;
+        let result = archive.append(&inputs(&self.inputs)?, &job, bar.as_ref()).await;
         bar.clear();
         let report = result?;
         print(&report, &open(&self.archive).await?, self.running.format)?;
@@ -210,7 +221,18 @@ fn failures(report: &JobReport) -> Result<()> {
     if report.failed.is_empty() {
         return Ok(());
     }
-    bail!("{} of {} files failed; the archive has the others", report.failed.len(), report.failed.len() + report.files.len())
+    bail!(
+        "{} of {} files failed; the archive has the others, and `sparrow append` adds what is mended",
+        report.failed.len(),
+        report.failed.len() + report.files.len()
+    )
+}
+
+/// A folder where archives are made that holds something else.
+fn is_foreign(staging: &Path) -> bool {
+    let occupied = staging.read_dir().is_ok_and(|mut entries| entries.next().is_some());
+    let ours = ["job.json", "archive.json"].iter().any(|name| staging.join(name).is_file());
+    staging.is_file() || (occupied && !ours)
 }
 
 /// Nothing is left of a job that has finished no file, unless it was stopped on purpose.
@@ -218,7 +240,7 @@ fn discard_if_useless(staging: &Path, error: &ArchiveError) {
     let finished = staging.read_dir().is_ok_and(|entries| {
         entries.flatten().any(|entry| {
             let name = entry.file_name().to_string_lossy().into_owned();
-            name != "dictionary.parquet" && !name.contains('#')
+            !["dictionary.parquet", "job.json"].contains(&name.as_str()) && !name.contains('#')
         })
     });
     if !finished && !matches!(error, ArchiveError::Cancelled) {
@@ -238,8 +260,9 @@ fn remove_strays(staging: &Path, report: &JobReport) -> Result<()> {
             let relative = path.strip_prefix(root).unwrap_or(&path);
             let name: Vec<String> = relative.iter().map(|part| part.to_string_lossy().into_owned()).collect();
             let name = name.join("/");
-            let known = ["archive.json", "dictionary.parquet"].contains(&name.as_str());
-            if !known && !report.files.iter().any(|file| file.path == name) {
+            // The object store writes `name#1` and renames it when it is whole.
+            let half_written = name.rsplit_once('#').is_some_and(|(_, number)| number.parse::<u64>().is_ok());
+            if half_written && !report.files.iter().any(|file| file.path == name) {
                 std::fs::remove_file(&path)?;
             }
         }
@@ -254,6 +277,8 @@ fn print(report: &JobReport, archive: &crate::archive::Archive, format: ReportFo
     let stored: Vec<&str> =
         report.files.iter().filter(|file| file.stored.is_some()).map(|file| file.path.as_str()).collect();
     let mut printed = Report::default();
+    printed.add("layout", serde_json::to_value(archive.layout())?);
+    printed.add("bound", serde_json::to_value(archive.bound())?);
     printed.add("files", report.files.len());
     printed.add("resumed", report.resumed);
     printed.add("failed", report.failed.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>());

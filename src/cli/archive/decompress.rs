@@ -8,7 +8,7 @@ use futures::StreamExt;
 
 use super::super::output::ParquetOutput;
 use super::super::report::{Report, ReportFormat};
-use super::paths::{local_path, open, publish, staging};
+use super::paths::{local_path, open, publish};
 use crate::archive::{Archive, FileEntry};
 
 #[derive(Debug, Args)]
@@ -36,6 +36,10 @@ impl DecompressArguments {
         let one = target.extension().is_some_and(|extension| extension == "parquet");
         let mut rows = 0;
         if one {
+            if !archive.partitions().is_empty() {
+                let names = archive.partitions().join(", ");
+                bail!("one file cannot hold the partitions by {names}; choose a folder for the output");
+            }
             let schema = archive.schema().await?;
             let mut output = ParquetOutput::create_with(&target, schema, ParquetOutput::FAST)?;
             for entry in archive.files() {
@@ -43,23 +47,41 @@ impl DecompressArguments {
             }
             output.finish()?;
         } else {
-            let staging = staging(&target)?;
-            if staging.exists() {
-                std::fs::remove_dir_all(&staging)?;
-            }
-            std::fs::create_dir_all(&staging).with_context(|| format!("cannot write {}", staging.display()))?;
-            let written = write_all(&archive, &staging).await;
-            if written.is_err() {
-                let _ = std::fs::remove_dir_all(&staging);
-            }
-            rows = written?;
-            publish(&staging, &target)?;
+            check_replaceable(&target)?;
+            let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let parent = parent.unwrap_or(Path::new("."));
+            std::fs::create_dir_all(parent).with_context(|| format!("cannot write {}", parent.display()))?;
+            // Goes away by itself unless it is put in place.
+            let staging = tempfile::Builder::new().prefix(".sparrow-").tempdir_in(parent);
+            let staging = staging.with_context(|| format!("cannot write into {}", parent.display()))?;
+            let folder = staging.path().join("tables");
+            std::fs::create_dir(&folder)?;
+            rows = write_all(&archive, &folder).await?;
+            publish(&folder, &target)?;
         }
         let mut report = Report::default();
         report.add("files", archive.files().len());
         report.add("rows", rows);
         report.print(self.format)
     }
+}
+
+/// Only folders of tables are replaced: nothing else, and no archive.
+fn check_replaceable(target: &Path) -> Result<()> {
+    fn is_tables(folder: &Path) -> Result<bool> {
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            let table = path.extension().is_some_and(|extension| extension == "parquet");
+            if (path.is_dir() && !is_tables(&path)?) || (path.is_file() && !table) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+    if target.is_file() || (target.is_dir() && !is_tables(target)?) {
+        bail!("{} holds more than Parquet tables; it is not overwritten", target.display());
+    }
+    Ok(())
 }
 
 async fn write_all(archive: &Archive, folder: &Path) -> Result<u64> {

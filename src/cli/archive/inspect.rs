@@ -23,7 +23,7 @@ impl InspectArguments {
         let mut report = Report::default();
         report.add("format_version", crate::archive::FORMAT_VERSION);
         report.add("layout", serde_json::to_value(archive.layout())?);
-        report.add("bound", serde_json::to_value(archive.bound().await?)?);
+        report.add("bound", serde_json::to_value(archive.bound())?);
         report.add("rows", archive.rows());
         report.add("files", archive.files().len());
         let codebook = archive.codebook();
@@ -61,7 +61,7 @@ async fn bytes_by_part(archive: &Archive) -> Result<serde_json::Value> {
     let (mut kept, mut codes, mut residuals, mut stored, mut footers) = (0, 0, 0, 0, 0);
     for entry in archive.files() {
         let file = archive.data_file(entry).await?;
-        let Some((code_column, _)) = file.coded_columns() else {
+        let Some(code_column) = file.code_column() else {
             stored += entry.bytes;
             continue;
         };

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use datafusion::object_store::ObjectStore;
 use datafusion::object_store::local::LocalFileSystem;
 use datafusion::object_store::path::Path as StorePath;
-use datafusion::object_store::ObjectStore;
 
 use crate::archive::{Archive, Input};
 
@@ -51,10 +51,17 @@ pub(super) fn inputs(arguments: &[String]) -> Result<Vec<Input>> {
         }
         for (name, path) in found {
             if let Some(other) = inputs.iter().find(|input| input.name == name) {
-                bail!("two files would both be {name} in the archive: /{} and {}", other.path, path.display());
+                bail!(
+                    "two files would both be {name} in the archive: /{} and {}",
+                    other.path,
+                    path.display()
+                );
             }
-            if name == "dictionary.parquet" {
-                bail!("{}: an archive keeps its own dictionary under this name; rename the file", path.display());
+            if ["dictionary.parquet", "archive.json", "job.json"].contains(&name.as_str()) {
+                bail!(
+                    "{}: an archive keeps its own dictionary under this name; rename the file",
+                    path.display()
+                );
             }
             if !path.is_file() {
                 bail!("{}: no such file", path.display());
@@ -79,7 +86,8 @@ fn walk(root: &Path, folder: &Path, found: &mut Vec<(String, PathBuf)>) -> Resul
             walk(root, &path, found)?;
         } else if path.extension().is_some_and(|extension| extension == "parquet") {
             let relative = path.strip_prefix(root).unwrap_or(&path);
-            let parts: Vec<String> = relative.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+            let parts: Vec<String> =
+                relative.iter().map(|part| part.to_string_lossy().into_owned()).collect();
             found.push((parts.join("/"), path));
         }
     }
@@ -97,7 +105,8 @@ fn matching(pattern: &str) -> Result<Vec<(String, PathBuf)>> {
         let path = path?;
         if path.is_file() {
             let relative = path.strip_prefix(&fixed).unwrap_or(&path);
-            let parts: Vec<String> = relative.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+            let parts: Vec<String> =
+                relative.iter().map(|part| part.to_string_lossy().into_owned()).collect();
             found.push((parts.join("/"), path));
         }
     }
@@ -115,10 +124,12 @@ pub(super) async fn open(argument: &str) -> Result<Archive> {
 
 /// The folder beside a target in which it is made.
 pub(super) fn staging(target: &Path) -> Result<PathBuf> {
-    let name = target.file_name().with_context(|| format!("{} is no place for a folder", target.display()))?;
-    let mut name = name.to_os_string();
-    name.push(".partial");
-    Ok(target.with_file_name(name))
+    let name =
+        target.file_name().with_context(|| format!("{} is no place for a folder", target.display()))?;
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    hidden.push(".sparrow-partial");
+    Ok(target.with_file_name(hidden))
 }
 
 /// Puts a finished folder in its place. What was there goes only when the new one is there.
@@ -127,9 +138,10 @@ pub(super) fn publish(staging: &Path, target: &Path) -> Result<()> {
     if !target.exists() {
         return std::fs::rename(staging, target).with_context(context);
     }
-    let mut old = target.file_name().unwrap_or_default().to_os_string();
-    old.push(".old");
-    let old = target.with_file_name(old);
+    let old = old(target);
+    if old.exists() {
+        std::fs::remove_dir_all(&old).with_context(|| format!("cannot remove {}", old.display()))?;
+    }
     std::fs::rename(target, &old).with_context(context)?;
     if let Err(error) = std::fs::rename(staging, target) {
         // The old one is better than none.
@@ -137,4 +149,20 @@ pub(super) fn publish(staging: &Path, target: &Path) -> Result<()> {
         return Err(error).with_context(context);
     }
     std::fs::remove_dir_all(&old).with_context(|| format!("cannot remove {}", old.display()))
+}
+
+/// Puts back what a run that was killed between the two renames had moved away.
+pub(super) fn recover(target: &Path) -> Result<()> {
+    let old = old(target);
+    if !target.exists() && old.join("archive.json").is_file() {
+        std::fs::rename(&old, target).with_context(|| format!("cannot put {} back", target.display()))?;
+    }
+    Ok(())
+}
+
+fn old(target: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(target.file_name().unwrap_or_default());
+    name.push(".sparrow-old");
+    target.with_file_name(name)
 }

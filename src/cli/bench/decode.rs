@@ -3,10 +3,10 @@
 use anyhow::Result;
 use clap::Args;
 
+use super::super::report::Report;
 use super::Common;
 use super::encode::{Coding, encode};
 use super::input::Table;
-use super::super::report::Report;
 use crate::math::metrics::{DEFAULT_NECR_TOLERANCE, ErrorTotals};
 use crate::math::{Code, decoders};
 

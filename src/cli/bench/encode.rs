@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use clap::Args;
 use datafusion::arrow::record_batch::RecordBatch;
 
+use super::super::report::Report;
 use super::Common;
 use super::input::{Table, dictionary};
-use super::super::report::Report;
 use super::sql;
 use crate::cli::output::ParquetOutput;
 use crate::columnar::to_code_array;

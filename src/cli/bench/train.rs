@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 
+use super::super::report::Report;
 use super::Common;
 use super::input::{Table, dictionary};
-use super::super::report::Report;
 use crate::cli::parse::parse_count;
 use crate::math::coders::{Coder, Fksc};
 use crate::math::{CoderOptions, LearnerOptions, PreparedDictionary, Sample, learners};

@@ -12,10 +12,14 @@ use datafusion::common::{Result, internal_err};
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions, apply_expression_roots};
-use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time};
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions, apply_expression_roots,
+};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time,
+};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
@@ -75,7 +79,18 @@ impl ArchiveExec {
         );
         let (statistics, properties) = (Arc::new(statistics), Arc::new(properties));
         let metrics = ExecutionPlanMetricsSet::new();
-        Ok(Self { opened, table, columns, units, row_groups, predicate, limit, statistics, properties, metrics })
+        Ok(Self {
+            opened,
+            table,
+            columns,
+            units,
+            row_groups,
+            predicate,
+            limit,
+            statistics,
+            properties,
+            metrics,
+        })
     }
 
     fn fmt_columns(&self) -> String {
@@ -89,7 +104,12 @@ impl DisplayAs for ArchiveExec {
         let decoded: Vec<&str> = self
             .columns
             .iter()
-            .filter(|i| self.opened.files.iter().any(|file| file.file.coded.as_ref().is_some_and(|c| c.table.values.contains(i))))
+            .filter(|i| {
+                self.opened
+                    .files
+                    .iter()
+                    .any(|file| file.file.coded.as_ref().is_some_and(|c| c.table.values.contains(i)))
+            })
             .map(|i| self.table.field(*i).name().as_str())
             .collect();
         let read: usize = self.units.iter().map(Vec::len).sum();
@@ -98,7 +118,12 @@ impl DisplayAs for ArchiveExec {
             write!(f, "ArchiveExec: ")?;
         }
         write!(f, "files={}{separator}row_groups={read} of {}", self.opened.files.len(), self.row_groups)?;
-        write!(f, "{separator}projection=[{}]{separator}decode=[{}]", self.fmt_columns(), shortened(&decoded))?;
+        write!(
+            f,
+            "{separator}projection=[{}]{separator}decode=[{}]",
+            self.fmt_columns(),
+            shortened(&decoded)
+        )?;
         if let Some(predicate) = &self.predicate {
             write!(f, "{separator}predicate={predicate}")?;
         }
@@ -148,11 +173,18 @@ impl ExecutionPlan for ArchiveExec {
         Ok(self)
     }
 
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
     }
 
-    fn statistics_from_inputs(&self, _inputs: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
+    fn statistics_from_inputs(
+        &self,
+        _inputs: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
         Ok(match args.partition() {
             None => self.statistics.clone(),
             Some(_) => Arc::new(Statistics::new_unknown(&self.schema())),
@@ -217,12 +249,14 @@ impl Reading {
         let archived = &self.plan.opened.files[unit.file];
         let rows = archived.file.metadata.metadata().row_group(unit.row_group).num_rows().max(0) as usize;
         let mut range = 0..rows;
-        if let Some(predicate) = &self.plan.predicate {
+        let values = archived.file.decoded_values(unit.row_group, &self.plan.columns);
+        if let Some(predicate) = self.plan.predicate.as_ref().filter(|_| values > 0) {
             // The filter's columns first: what it leaves out is not decoded.
-            let mut needed: Vec<usize> = collect_columns(predicate).iter().map(|column| column.index()).collect();
+            let mut needed: Vec<usize> =
+                collect_columns(predicate).iter().map(|column| column.index()).collect();
             needed.sort_unstable();
             let some = self.columns(archived, unit.row_group, &needed).await?;
-            range = matching(predicate, &self.plan.table, &needed, &some)?;
+            range = matching(predicate, &some)?;
             if range.is_empty() {
                 self.skipped.add(1);
                 return Ok(None);
@@ -230,9 +264,9 @@ impl Reading {
         }
         // Values as numbers, as 64 bits, as integers and as predictions.
         const COPIES: usize = 4;
-        let values = archived.file.decoded_values(unit.row_group, &self.plan.columns);
         self.reservation.try_resize(values * 8 * COPIES)?;
         let batch = self.columns(archived, unit.row_group, &self.plan.columns).await?;
+        self.reservation.try_resize(batch.get_array_memory_size())?;
         if values > 0 {
             self.rows_decoded.add(rows);
         }
@@ -240,15 +274,22 @@ impl Reading {
     }
 
     /// Some columns of the table, those of the partition included.
-    async fn columns(&self, archived: &ArchivedFile, row_group: usize, columns: &[usize]) -> Result<RecordBatch> {
+    async fn columns(
+        &self,
+        archived: &ArchivedFile,
+        row_group: usize,
+        columns: &[usize],
+    ) -> Result<RecordBatch> {
         let file = &archived.file;
         let own = file.schema.fields().len();
         let in_file: Vec<usize> = columns.iter().copied().filter(|column| *column < own).collect();
         self.bytes_read.add(file.bytes_to_read(row_group, &in_file).map_err(external)? as usize);
         let codebook = self.plan.opened.archive.codebook();
         let timer = self.decode_time.timer();
+        let busy = self.baseline.elapsed_compute().timer();
         let read = file.read(codebook, row_group, &in_file).await;
         timer.done();
+        busy.done();
         let batch = read.map_err(|error| external(error.at(file.path.to_string())))?;
         let rows = batch.num_rows();
         let mut found = batch.columns().iter();
@@ -256,9 +297,10 @@ impl Reading {
             .iter()
             .map(|column| match column.checked_sub(own) {
                 None => found.next().cloned(),
-                Some(i) => archived.partition.get(i).map(|value| {
-                    Arc::new(StringArray::from_iter_values(std::iter::repeat_n(value, rows))) as ArrayRef
-                }),
+                Some(i) => archived
+                    .partition
+                    .get(i)
+                    .map(|value| Arc::new(StringArray::from(vec![value.as_deref(); rows])) as ArrayRef),
             })
             .collect();
         let Some(arrays) = arrays else { return internal_err!("a column is missing") };
@@ -268,20 +310,11 @@ impl Reading {
     }
 }
 
-/// From the first to the last row that satisfies the predicate, which is about the whole table.
-fn matching(predicate: &Arc<dyn PhysicalExpr>, table: &SchemaRef, columns: &[usize], some: &RecordBatch) -> Result<Range<usize>> {
+/// From the first to the last row that satisfies the predicate.
+fn matching(predicate: &Arc<dyn PhysicalExpr>, some: &RecordBatch) -> Result<Range<usize>> {
     let rows = some.num_rows();
-    let array = |i: usize| match columns.iter().position(|column| *column == i) {
-        Some(place) => some.column(place).clone(),
-        // The predicate does not look at it.
-        None => datafusion::arrow::array::new_null_array(table.field(i).data_type(), rows),
-    };
-    let fields: Vec<_> =
-        table.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
-    let schema = Arc::new(datafusion::arrow::datatypes::Schema::new(fields));
-    let arrays = (0..table.fields().len()).map(array).collect();
-    let whole = RecordBatch::try_new(schema, arrays)?;
-    let kept = predicate.evaluate(&whole)?.into_array(rows)?;
+    let predicate = reassign_expr_columns(predicate.clone(), some.schema_ref())?;
+    let kept = predicate.evaluate(some)?.into_array(rows)?;
     let kept = kept.as_boolean();
     let keeps = |row: &usize| kept.is_valid(*row) && kept.value(*row);
     let first = (0..rows).find(keeps);

@@ -1,6 +1,8 @@
 //! `INSERT INTO` an archive: rows become a data file.
 
 use std::fmt;
+use std::hash::Hasher;
+use std::io::Read;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -13,6 +15,7 @@ use datafusion::object_store::path::Path;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use futures::StreamExt;
+use twox_hash::XxHash3_64;
 
 use super::external;
 use super::table::Place;
@@ -44,7 +47,11 @@ impl DataSink for ArchiveSink {
         &self.schema
     }
 
-    async fn write_all(&self, mut rows: SendableRecordBatchStream, context: &Arc<TaskContext>) -> Result<u64> {
+    async fn write_all(
+        &self,
+        mut rows: SendableRecordBatchStream,
+        context: &Arc<TaskContext>,
+    ) -> Result<u64> {
         let disk = &context.runtime_env().disk_manager;
         let file = disk.create_tmp_file("rows for an archive")?;
         let Some(path) = file.path() else {
@@ -55,20 +62,27 @@ impl DataSink for ArchiveSink {
         while let Some(batch) = rows.next().await {
             let batch = batch?;
             count += batch.num_rows() as u64;
-            let batch = datafusion::arrow::array::RecordBatch::try_new(self.schema.clone(), batch.columns().to_vec())?;
+            let batch = datafusion::arrow::array::RecordBatch::try_new(
+                self.schema.clone(),
+                batch.columns().to_vec(),
+            )?;
             writer.write(&batch)?;
         }
         writer.close()?;
         if count == 0 {
             return Ok(0);
         }
-        let path = Path::from_absolute_path(path)?;
+        // One at a time: the next one must see what this one has added.
+        let _guard = self.place.inserting.lock().await;
         let opened = self.place.opened()?;
         let number = opened.as_ref().map_or(0, |opened| opened.archive.files().len());
-        let input = Input { store: Arc::new(LocalFileSystem::new()), path, name: format!("insert-{number:06}.parquet") };
+        let content = content_name(path)?;
+        let name = format!("insert-{number:06}-{content}.parquet");
+        let input =
+            Input { store: Arc::new(LocalFileSystem::new()), path: Path::from_absolute_path(path)?, name };
         let inputs = std::slice::from_ref(&input);
         let report = match &opened {
-            Some(opened) => opened.archive.append(inputs, self.job.threads, &()).await,
+            Some(opened) => opened.archive.append(inputs, &self.job, &()).await,
             None => compress(inputs, &self.place.store, &self.place.folder, &self.job, &()).await,
         };
         let report = report.map_err(external)?;
@@ -78,6 +92,19 @@ impl DataSink for ArchiveSink {
                 self.place.refresh().await?;
                 Ok(count)
             }
+        }
+    }
+}
+
+/// What tells files of different content apart.
+fn content_name(path: &std::path::Path) -> Result<String> {
+    let mut file = std::fs::File::open(path)?;
+    let mut hasher = XxHash3_64::new();
+    let mut part = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut part)? {
+            0 => return Ok(format!("{:016x}", hasher.finish())),
+            count => hasher.write(&part[..count]),
         }
     }
 }

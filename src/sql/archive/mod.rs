@@ -30,7 +30,11 @@ pub struct ArchiveTableFactory;
 
 #[async_trait]
 impl TableProviderFactory for ArchiveTableFactory {
-    async fn create(&self, state: &dyn Session, command: &CreateExternalTable) -> Result<Arc<dyn TableProvider>> {
+    async fn create(
+        &self,
+        state: &dyn Session,
+        command: &CreateExternalTable,
+    ) -> Result<Arc<dyn TableProvider>> {
         let [location] = &command.locations[..] else {
             return plan_err!("an archive has one LOCATION, found {}", command.locations.len());
         };

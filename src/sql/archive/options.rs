@@ -9,8 +9,19 @@ use super::external;
 use crate::archive::{Bound, Job, Layout, LayoutRequest, LearnSettings};
 
 const KNOWN: [&str; 13] = [
-    "max_error", "max_relative_error", "lossless", "column", "columns", "long", "window", "atoms", "kernel", "sigma",
-    "lambda", "seed", "threads",
+    "max_error",
+    "max_relative_error",
+    "lossless",
+    "column",
+    "columns",
+    "long",
+    "window",
+    "atoms",
+    "kernel",
+    "sigma",
+    "lambda",
+    "seed",
+    "threads",
 ];
 
 /// The job that inserting into a new archive is.
@@ -54,7 +65,11 @@ pub(super) fn parse(options: &HashMap<String, String>) -> Result<Job> {
             (Ok([time, series, value]), None) => LayoutRequest::Given(Layout::Long { time, series, value }),
             (Err(_), _) => return plan_err!("option long takes three columns: 'time,series,value'"),
         },
-        _ => return plan_err!("only one of column, columns and long can be given, and window with column or long"),
+        _ => {
+            return plan_err!(
+                "only one of column, columns and long can be given, and window with column or long"
+            );
+        }
     };
     let learn = LearnSettings {
         atoms: number(&given, "atoms")?,
@@ -65,10 +80,12 @@ pub(super) fn parse(options: &HashMap<String, String>) -> Result<Job> {
     };
     let threads = number(&given, "threads")?;
     let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    Ok(Job { layout, bound, dictionary: None, learn, threads })
+    // Rows that are inserted are not those of an insert that was stopped.
+    Ok(Job { layout, bound, dictionary: None, learn, threads, resume: false })
 }
 
 fn number<T: FromStr>(given: &HashMap<&str, &str>, name: &str) -> Result<Option<T>> {
-    let parse = |text: &&str| text.parse().map_err(|_| plan_datafusion_err!("option {name} cannot be '{text}'"));
+    let parse =
+        |text: &&str| text.parse().map_err(|_| plan_datafusion_err!("option {name} cannot be '{text}'"));
     given.get(name).map(parse).transpose()
 }

@@ -21,7 +21,11 @@ pub(super) fn row_groups_to_read(
     let all = 0..file.file.row_groups();
     let Some(predicate) = predicate else { return Ok(all.collect()) };
     // A predicate that says nothing about minima and maxima prunes nothing.
-    let Ok(pruning) = PruningPredicateBuilder::new().with_file_schema(schema.clone()).try_build(predicate.clone()) else { return Ok(all.collect()) };
+    let Ok(pruning) =
+        PruningPredicateBuilder::new().with_file_schema(schema.clone()).try_build(predicate.clone())
+    else {
+        return Ok(all.collect());
+    };
     let keep = pruning.prune(&RowGroups { file, schema })?;
     Ok(all.zip(keep).filter(|(_, keep)| *keep).map(|(row_group, _)| row_group).collect())
 }
@@ -34,9 +38,10 @@ struct RowGroups<'a> {
 
 impl RowGroups<'_> {
     fn partition_value(&self, column: &Column) -> Option<ArrayRef> {
-        let index = self.schema.index_of(&column.name).ok()?.checked_sub(self.file.file.schema.fields().len())?;
-        let value = self.file.partition.get(index)?;
-        Some(Arc::new(StringArray::from(vec![value.as_str(); self.num_containers()])))
+        let index =
+            self.schema.index_of(&column.name).ok()?.checked_sub(self.file.file.schema.fields().len())?;
+        let value = self.file.partition.get(index)?.as_deref();
+        Some(Arc::new(StringArray::from(vec![value; self.num_containers()])))
     }
 
     fn convert<T>(&self, column: &Column, read: impl Fn(&StatisticsConverter<'_>) -> Option<T>) -> Option<T> {
@@ -76,7 +81,11 @@ impl PruningStatistics for RowGroups<'_> {
         Some(Arc::new(counts))
     }
 
-    fn contained(&self, _column: &Column, _values: &std::collections::HashSet<ScalarValue>) -> Option<BooleanArray> {
+    fn contained(
+        &self,
+        _column: &Column,
+        _values: &std::collections::HashSet<ScalarValue>,
+    ) -> Option<BooleanArray> {
         None
     }
 }

@@ -20,7 +20,7 @@ use super::exec::{ArchiveExec, Unit};
 use super::external;
 use super::insert::ArchiveSink;
 use super::pruning::row_groups_to_read;
-use crate::archive::{Archive, ArchiveError, DataFile, Job};
+use crate::archive::{Archive, ArchiveError, Bound, DataFile, Job, LayoutRequest};
 
 /// An archive as a table: values are decoded where a query needs them.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub(super) struct Place {
     pub folder: Path,
     /// `None` before the first row is inserted.
     opened: RwLock<Option<Arc<Opened>>>,
+    /// Held while rows are inserted.
+    pub inserting: tokio::sync::Mutex<()>,
 }
 
 /// An archive whose footers are known.
@@ -51,12 +53,17 @@ pub(super) struct Opened {
 pub(super) struct ArchivedFile {
     pub file: DataFile,
     /// The values of the partition columns.
-    pub partition: Vec<String>,
+    pub partition: Vec<Option<String>>,
 }
 
 impl ArchiveTable {
     /// Opens an archive, or prepares for one with these columns where there is none.
-    pub(super) async fn open(store: Arc<dyn ObjectStore>, folder: Path, schema: SchemaRef, job: Job) -> Result<Self> {
+    pub(super) async fn open(
+        store: Arc<dyn ObjectStore>,
+        folder: Path,
+        schema: SchemaRef,
+        job: Job,
+    ) -> Result<Self> {
         let opened = match Archive::open(store.clone(), folder.clone()).await {
             Ok(archive) => Some(Arc::new(Opened::new(archive).await?)),
             Err(ArchiveError::NotAnArchive(_)) if !schema.fields().is_empty() => None,
@@ -69,7 +76,25 @@ impl ArchiveTable {
         {
             return plan_err!("the archive has other columns than the table: {found}");
         }
-        let place = Arc::new(Place { store, folder, opened: RwLock::new(opened) });
+        if let Some(opened) = &opened {
+            let (asked, bound) = (job.bound, opened.archive.bound());
+            if asked != Bound::None && asked != bound {
+                return plan_err!(
+                    "the archive promises {bound:?}, which the options cannot change to {asked:?}"
+                );
+            }
+            if let LayoutRequest::Given(layout) = &job.layout
+                && layout != opened.archive.layout()
+            {
+                return plan_err!("the archive has the layout {:?}, not {layout:?}", opened.archive.layout());
+            }
+        }
+        let place = Arc::new(Place {
+            store,
+            folder,
+            opened: RwLock::new(opened),
+            inserting: tokio::sync::Mutex::default(),
+        });
         Ok(Self { place, job, schema: found.unwrap_or(schema) })
     }
 
@@ -79,21 +104,31 @@ impl ArchiveTable {
         let (store, folder) = (archive.store().clone(), archive.folder().clone());
         let opened = Opened::new(archive).await?;
         let schema = opened.schema();
-        let place = Arc::new(Place { store, folder, opened: RwLock::new(Some(Arc::new(opened))) });
-        Ok(Self { place, job: Job::default(), schema })
+        let place = Arc::new(Place {
+            store,
+            folder,
+            opened: RwLock::new(Some(Arc::new(opened))),
+            inserting: tokio::sync::Mutex::default(),
+        });
+        Ok(Self { place, job: Job { resume: false, ..Job::default() }, schema })
     }
 }
 
 impl Place {
     pub fn opened(&self) -> Result<Option<Arc<Opened>>> {
-        Ok(self.opened.read().map_err(|_| exec_datafusion_err!("a query on this table has panicked"))?.clone())
+        Ok(self
+            .opened
+            .read()
+            .map_err(|_| exec_datafusion_err!("a query on this table has panicked"))?
+            .clone())
     }
 
     /// Looks at the archive again, after rows were inserted.
     pub async fn refresh(&self) -> Result<()> {
         let archive = Archive::open(self.store.clone(), self.folder.clone()).await.map_err(external)?;
         let opened = Arc::new(Opened::new(archive).await?);
-        *self.opened.write().map_err(|_| exec_datafusion_err!("a query on this table has panicked"))? = Some(opened);
+        *self.opened.write().map_err(|_| exec_datafusion_err!("a query on this table has panicked"))? =
+            Some(opened);
         Ok(())
     }
 }
@@ -101,18 +136,21 @@ impl Place {
 impl Opened {
     async fn new(archive: Archive) -> Result<Self> {
         let mut files = Vec::new();
-        let names = partition_columns(&archive);
         for entry in archive.files() {
             let file = archive.data_file(entry).await.map_err(external)?;
+            let names = partition_columns(&archive, Some(&file.schema));
             let of = |name: &String| {
-                entry.path.split('/').find_map(|part| part.strip_prefix(&format!("{name}="))).unwrap_or("").to_string()
+                let value = entry.path.split('/').find_map(|part| part.strip_prefix(&format!("{name}=")));
+                value.filter(|value| *value != NULL_PARTITION).map(str::to_string)
             };
             files.push(ArchivedFile { file, partition: names.iter().map(of).collect() });
         }
         let opened = Self { archive, files };
-        let schema = opened.schema();
-        if let Some(other) = opened.files.iter().find(|file| file.file.schema.fields()[..] != schema.fields()[..file.file.schema.fields().len().min(schema.fields().len())]) {
-            return plan_err!("{} has other columns than the first file of the archive", other.file.path);
+        if let Some((first, rest)) = opened.files.split_first()
+            && let Some(other) =
+                rest.iter().find(|other| other.file.schema.fields() != first.file.schema.fields())
+        {
+            return plan_err!("{} has other columns than {}", other.file.path, first.file.path);
         }
         Ok(opened)
     }
@@ -121,15 +159,16 @@ impl Opened {
     fn schema(&self) -> SchemaRef {
         let Some(first) = self.files.first() else { return Arc::new(Schema::empty()) };
         let mut fields: Vec<FieldRef> = first.file.schema.fields().to_vec();
-        for name in partition_columns(&self.archive) {
-            fields.push(Arc::new(Field::new(name, DataType::Utf8, false)));
+        for name in partition_columns(&self.archive, Some(&first.file.schema)) {
+            fields.push(Arc::new(Field::new(name, DataType::Utf8, true)));
         }
         Arc::new(Schema::new_with_metadata(fields, first.file.schema.metadata().clone()))
     }
 
     /// Which columns are decoded, and not kept.
     fn is_decoded(&self, column: usize) -> bool {
-        let coded = |file: &ArchivedFile| file.file.coded.as_ref().is_some_and(|c| c.table.values.contains(&column));
+        let coded =
+            |file: &ArchivedFile| file.file.coded.as_ref().is_some_and(|c| c.table.values.contains(&column));
         self.files.iter().any(coded)
     }
 
@@ -138,7 +177,10 @@ impl Opened {
         for file in &self.files {
             let metadata = file.file.metadata.metadata();
             let kept = Arc::new(Schema::new(
-                schema.fields().iter().enumerate()
+                schema
+                    .fields()
+                    .iter()
+                    .enumerate()
                     .filter(|(i, _)| *i < file.file.schema.fields().len() && !self.is_decoded(*i))
                     .map(|(_, field)| field.clone())
                     .collect::<Vec<_>>(),
@@ -156,15 +198,13 @@ impl Opened {
     }
 }
 
-/// The names of hive partitions that all files are in and that are no columns.
-fn partition_columns(archive: &Archive) -> Vec<String> {
-    let names = |path: &str| -> Vec<String> {
-        let parts = path.split('/').filter_map(|part| part.split_once('='));
-        parts.map(|(name, _)| name.to_string()).collect()
-    };
-    let mut paths = archive.files().iter().map(|file| names(&file.path));
-    let first = paths.next().unwrap_or_default();
-    if paths.all(|other| other == first) { first } else { Vec::new() }
+/// What stands for NULL in the name of a partition's folder.
+const NULL_PARTITION: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// The hive partitions that are no columns of the files.
+fn partition_columns(archive: &Archive, file: Option<&Schema>) -> Vec<String> {
+    let is_column = |name: &String| file.is_some_and(|schema| schema.index_of(name).is_ok());
+    archive.partitions().into_iter().filter(|name| !is_column(name)).collect()
 }
 
 #[async_trait]
@@ -243,7 +283,17 @@ impl TableProvider for ArchiveTable {
             Statistics::new_unknown(&schema)
         };
         let partitions = state.config().target_partitions();
-        let plan = ArchiveExec::new(opened, self.schema.clone(), columns, units, total, predicate, limit, partitions, statistics)?;
+        let plan = ArchiveExec::new(
+            opened,
+            self.schema.clone(),
+            columns,
+            units,
+            total,
+            predicate,
+            limit,
+            partitions,
+            statistics,
+        )?;
         Ok(Arc::new(plan))
     }
 
@@ -256,8 +306,10 @@ impl TableProvider for ArchiveTable {
         if operation != InsertOp::Append {
             return not_impl_err!("an archive can be added to, but its rows cannot be replaced: {operation}");
         }
-        if self.place.opened()?.is_some_and(|opened| !partition_columns(&opened.archive).is_empty()) {
-            return not_impl_err!("rows cannot be inserted into an archive with partitions; use sparrow append");
+        if self.place.opened()?.is_some_and(|opened| !opened.archive.partitions().is_empty()) {
+            return not_impl_err!(
+                "rows cannot be inserted into an archive with partitions; use sparrow append"
+            );
         }
         self.schema.logically_equivalent_names_and_types(&input.schema())?;
         let sink = ArchiveSink::new(self.place.clone(), self.job.clone(), self.schema.clone());

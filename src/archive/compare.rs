@@ -1,0 +1,92 @@
+//! A data file beside the table it was made from.
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use futures::TryStreamExt;
+
+use super::block::{self, ErrorSums};
+use super::codebook::Codebook;
+use super::compress::Input;
+use super::data_file::{CodedTable, DataFile};
+use super::layout::Layout;
+use super::source::{READ_ROWS, Source};
+use super::{ArchiveError, Result};
+
+/// Compares a data file with what it was made from: other columns must be equal, and values within the
+/// bound. Gives the errors.
+pub(super) async fn compare(file: &DataFile, codebook: &Codebook, input: &Input) -> Result<ErrorSums> {
+    let source = Source::open(input).await?;
+    if source.rows != file.rows() {
+        return Err(ArchiveError::corrupt(format!("{} rows, the original has {}", file.rows(), source.rows)));
+    }
+    if source.schema.fields() != file.schema.fields() {
+        return Err(ArchiveError::corrupt("its columns are not those of the original"));
+    }
+    let columns: Vec<usize> = (0..file.schema.fields().len()).collect();
+    let mut errors = ErrorSums::default();
+    let mut rows = source.batches(None, None, READ_ROWS).await?;
+    let mut waiting: Option<RecordBatch> = None;
+    for row_group in 0..file.row_groups() {
+        let decoded = file.read(codebook, row_group, &columns).await?;
+        let mut parts = Vec::new();
+        let mut missing = decoded.num_rows();
+        while missing > 0 {
+            let batch = match waiting.take() {
+                Some(batch) => batch,
+                None => rows
+                    .try_next()
+                    .await?
+                    .ok_or_else(|| ArchiveError::corrupt("the original ends too early"))?,
+            };
+            let taken = batch.num_rows().min(missing);
+            parts.push(batch.slice(0, taken));
+            missing -= taken;
+            if taken < batch.num_rows() {
+                waiting = Some(batch.slice(taken, batch.num_rows() - taken));
+            }
+        }
+        let original = concat_batches(&source.schema, &parts)?;
+        match &file.coded {
+            Some(coded) => compare_block(coded, codebook, &original, &decoded, &mut errors)?,
+            None if original.columns() == decoded.columns() => {}
+            None => return Err(ArchiveError::corrupt("it differs from the original")),
+        }
+    }
+    Ok(errors)
+}
+
+fn compare_block(
+    coded: &CodedTable,
+    codebook: &Codebook,
+    original: &RecordBatch,
+    decoded: &RecordBatch,
+    errors: &mut ErrorSums,
+) -> Result<()> {
+    let table = &coded.table;
+    for kept in &table.kept {
+        if original.column(*kept) != decoded.column(*kept) {
+            return Err(ArchiveError::corrupt(format!(
+                "column {} differs from the original",
+                table.schema.field(*kept).name()
+            )));
+        }
+    }
+    let length = matches!(table.layout, Layout::List { .. }).then(|| codebook.sensors());
+    let placement = table.place_rows(original, length)?;
+    let read = table.place_rows(decoded, length)?;
+    if placement.first_rows != read.first_rows {
+        return Err(ArchiveError::corrupt("other rows are NULL than in the original"));
+    }
+    let (cells, read) = (table.cells(original, &placement)?, table.cells(decoded, &read)?);
+    let groups = table.groups(placement.sensors.max(codebook.sensors()), usize::MAX);
+    for group in &groups {
+        block::check(
+            group,
+            coded.footer.bound,
+            &block::gather(&cells, group),
+            &block::gather(&read, group),
+            errors,
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! A Parquet file that is read block by block.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::datatypes::SchemaRef;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+use parquet::arrow::ParquetRecordBatchStreamBuilder;
+use parquet::arrow::arrow_reader::ArrowReaderOptions;
+use parquet::arrow::async_reader::AsyncFileReader;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaData;
+
+use super::compress::Input;
+use super::data_file::{DataFile, fetch_footer, footer_hash, parse_footer};
+use super::{ArchiveError, Result};
+
+/// Rows read at a time.
+pub(super) const READ_ROWS: usize = 4096;
+
+/// An input whose footer is known.
+pub(super) struct Source {
+    pub input: Input,
+    pub bytes: u64,
+    pub footer: Bytes,
+    pub metadata: Arc<ParquetMetaData>,
+    pub rows: u64,
+    pub row_groups: usize,
+    pub schema: SchemaRef,
+    /// When it was written, in milliseconds.
+    modified: i64,
+}
+
+impl Source {
+    pub async fn open(input: &Input) -> Result<Self> {
+        let found = input.store.head(&input.path).await?;
+        let (bytes, modified) = (found.size, found.last_modified.timestamp_millis());
+        let footer = fetch_footer(input.store.as_ref(), &input.path, bytes).await?;
+        let metadata = Arc::new(parse_footer(&footer)?);
+        let (rows, row_groups) =
+            (metadata.file_metadata().num_rows().max(0) as u64, metadata.num_row_groups());
+        let file = DataFile::new(input.store.clone(), input.path.clone(), &footer, &[], None)?;
+        Ok(Self {
+            input: input.clone(),
+            bytes,
+            footer,
+            metadata,
+            rows,
+            row_groups,
+            schema: file.schema,
+            modified,
+        })
+    }
+
+    /// What a job that was stopped knows the file by.
+    pub fn state(&self) -> (String, String, i64) {
+        (self.input.name.clone(), self.identity(), self.modified)
+    }
+
+    /// What the file is known by: its size and its footer.
+    pub fn identity(&self) -> String {
+        format!("{}-{}", self.bytes, footer_hash(&self.footer))
+    }
+
+    pub async fn batches(
+        &self,
+        row_groups: Option<Vec<usize>>,
+        limit: Option<usize>,
+        size: usize,
+    ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        let Input { store, path, .. } = self.input.clone();
+        let reader = StoredParquet { store, path, metadata: self.metadata.clone() };
+        let mut builder = ParquetRecordBatchStreamBuilder::new(reader).await?.with_batch_size(size);
+        if let Some(row_groups) = row_groups {
+            builder = builder.with_row_groups(row_groups);
+        }
+        if let Some(limit) = limit {
+            builder = builder.with_limit(limit);
+        }
+        Ok(builder.build()?.map_err(ArchiveError::from).boxed())
+    }
+}
+
+/// A Parquet file in an object store whose footer is known.
+struct StoredParquet {
+    store: Arc<dyn ObjectStore>,
+    path: Path,
+    metadata: Arc<ParquetMetaData>,
+}
+
+impl AsyncFileReader for StoredParquet {
+    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, std::result::Result<Bytes, ParquetError>> {
+        let fetched = async move { self.store.get_range(&self.path, range).await };
+        fetched.map_err(|error| ParquetError::External(Box::new(error))).boxed()
+    }
+
+    fn get_byte_ranges(
+        &mut self,
+        ranges: Vec<Range<u64>>,
+    ) -> BoxFuture<'_, std::result::Result<Vec<Bytes>, ParquetError>> {
+        let fetched = async move { self.store.get_ranges(&self.path, &ranges).await };
+        fetched.map_err(|error| ParquetError::External(Box::new(error))).boxed()
+    }
+
+    fn get_metadata<'a>(
+        &'a mut self,
+        _options: Option<&'a ArrowReaderOptions>,
+    ) -> BoxFuture<'a, std::result::Result<Arc<ParquetMetaData>, ParquetError>> {
+        futures::future::ready(Ok(self.metadata.clone())).boxed()
+    }
+}
+
+/// Reads in a task of its own, so that coding need not wait for it.
+pub(super) fn read_ahead(
+    blocks: impl futures::Stream<Item = Result<RecordBatch>> + Send + 'static,
+    waiting: usize,
+) -> impl futures::Stream<Item = Result<RecordBatch>> {
+    let (sender, receiver) = tokio::sync::mpsc::channel(waiting.max(1));
+    let task = tokio::spawn(async move {
+        let mut blocks = std::pin::pin!(blocks);
+        while let Some(block) = blocks.next().await {
+            // Nobody waits for more after an error or a cancellation.
+            if sender.send(block).await.is_err() {
+                return;
+            }
+        }
+    });
+    futures::stream::unfold((receiver, task), |(mut receiver, task)| async move {
+        let block = receiver.recv().await?;
+        Some((block, (receiver, task)))
+    })
+}
+
+/// Batches put together, or cut, to blocks of so many rows.
+pub(super) fn in_blocks(
+    batches: BoxStream<'static, Result<RecordBatch>>,
+    schema: SchemaRef,
+    rows: usize,
+) -> impl futures::Stream<Item = Result<RecordBatch>> {
+    let state = (batches, Vec::<RecordBatch>::new(), 0usize, schema);
+    futures::stream::try_unfold(state, move |(mut batches, mut waiting, mut count, schema)| async move {
+        while count < rows {
+            match batches.try_next().await? {
+                Some(batch) => {
+                    count += batch.num_rows();
+                    waiting.push(batch);
+                }
+                None => break,
+            }
+        }
+        if count == 0 {
+            return Ok(None);
+        }
+        let mut block = Vec::new();
+        let mut missing = rows.min(count);
+        while missing > 0 {
+            let batch = waiting.remove(0);
+            let taken = batch.num_rows().min(missing);
+            block.push(batch.slice(0, taken));
+            if taken < batch.num_rows() {
+                waiting.insert(0, batch.slice(taken, batch.num_rows() - taken));
+            }
+            missing -= taken;
+            count -= taken;
+        }
+        let block = concat_batches(&schema, &block)?;
+        Ok(Some((block, (batches, waiting, count, schema))))
+    })
+}
