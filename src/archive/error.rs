@@ -65,12 +65,12 @@ pub enum ArchiveError {
     #[error("cancelled")]
     Cancelled,
     /// What went wrong with one file.
-    #[error("{path}: {source}")]
+    #[error("{path}: {error}")]
     File {
         /// The file.
         path: String,
         /// What went wrong.
-        source: Box<ArchiveError>,
+        error: Box<ArchiveError>,
     },
     /// An error of the numerics.
     #[error(transparent)]
@@ -106,6 +106,6 @@ impl ArchiveError {
 
     /// Says which file it is about.
     pub(crate) fn at(self, path: impl Into<String>) -> Self {
-        Self::File { path: path.into(), source: Box::new(self) }
+        Self::File { path: path.into(), error: Box::new(self) }
     }
 }

@@ -532,3 +532,21 @@ fn golden_archive_of_version_1() {
         assert!(concat_batches(&decoded.schema(), &batches).expect("one schema") == decoded);
     });
 }
+
+/// A reader that shares no code with this one, written from docs/format.md.
+#[test]
+fn an_independent_reader_agrees() {
+    let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".to_string());
+    let has_pyarrow = std::process::Command::new(&python).args(["-c", "import pyarrow"]).output();
+    if !has_pyarrow.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no Python with pyarrow here; PYTHON names one");
+        return;
+    }
+    let output = std::process::Command::new(&python)
+        .arg(project("tests/fixtures/decode_archive.py"))
+        .args([project("tests/golden/archive_v1"), project("tests/golden/archive_v1.parquet")])
+        .output()
+        .expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "240 rows are equal\n");
+}
