@@ -396,11 +396,13 @@ impl DataFile {
     }
 
     /// Where the codes of a coded file are; residuals are after them.
+    #[cfg(feature = "cli")]
     pub fn code_column(&self) -> Option<usize> {
         self.coded.as_ref().map(|coded| coded.footer.code_column)
     }
 
     /// The bytes of every column of the file's own, row group by row group.
+    #[cfg(feature = "cli")]
     pub fn bytes_by_column(&self) -> Vec<(usize, u64)> {
         let schema = self.metadata.parquet_schema();
         let groups = self.metadata.metadata().row_groups().iter();
@@ -411,6 +413,7 @@ impl DataFile {
     }
 
     /// How many values must be decoded for some columns of the original table.
+    #[cfg(feature = "sql")]
     pub fn decoded_values(&self, row_group: usize, columns: &[usize]) -> usize {
         let Some(coded) = &self.coded else { return 0 };
         let rows = self.metadata.metadata().row_group(row_group).num_rows().max(0) as usize;
@@ -425,6 +428,7 @@ impl DataFile {
     }
 
     /// The bytes that reading some columns of the original table takes.
+    #[cfg(feature = "sql")]
     pub fn bytes_to_read(&self, row_group: usize, columns: &[usize]) -> Result<u64> {
         let physical = match &self.coded {
             Some(coded) => coded.plan(columns)?.physical,

@@ -25,6 +25,7 @@ mod work;
 
 pub use codebook::Codebook;
 pub use compress::{Input, Job, JobObserver, JobProgress, JobReport, LayoutRequest, compress};
+#[cfg(feature = "sql")]
 pub(crate) use data_file::DataFile;
 pub use error::ArchiveError;
 pub use layout::Layout;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -114,10 +115,12 @@ impl Archive {
         sums
     }
 
+    #[cfg(feature = "sql")]
     pub(crate) fn store(&self) -> &Arc<dyn ObjectStore> {
         &self.store
     }
 
+    #[cfg(feature = "sql")]
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -148,6 +151,20 @@ impl Archive {
             Ok(file)
         };
         open.await.map_err(|error: ArchiveError| error.at(&entry.path))
+    }
+
+    /// How many row groups a data file has.
+    pub async fn row_groups(&self, file: &FileEntry) -> Result<usize> {
+        Ok(self.data_file(file).await?.row_groups())
+    }
+
+    /// Some columns of one row group of a data file, by their numbers in [`Archive::schema`], decoded.
+    pub async fn read(&self, file: &FileEntry, row_group: usize, columns: &[usize]) -> Result<RecordBatch> {
+        let opened = self.data_file(file).await?;
+        if row_group >= opened.row_groups() {
+            return Err(ArchiveError::layout(format!("{} has no row group {row_group}", file.path)));
+        }
+        opened.read(&self.codebook, row_group, columns).await.map_err(|error| error.at(&file.path))
     }
 
     /// The table's columns, from the first file.

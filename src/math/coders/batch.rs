@@ -11,10 +11,9 @@ use super::CoderOptions;
 use super::active_set::ActiveSet;
 use super::codes::{Code, Codes, ExitReason, SignalReport};
 use super::lasso::Lasso;
-use super::similarities::{ExactBlock, ScreenedBlock, Similarities, SimilarityBlock};
+use super::similarities::{Similarities, SimilarityBlock};
 use crate::math::gram::Gram;
-use crate::math::product::{BLOCK, inner_products};
-use crate::math::signals::Rows;
+use crate::math::product::BLOCK;
 use crate::math::{PreparedDictionary, Result, Signals};
 
 /// What a solver leaves in the workspace: the nonzeros, in ascending order of atoms.
@@ -89,36 +88,6 @@ pub(super) fn map_blocks<S: Default + Send, T: Send>(
         done
     };
     (0..signals.div_ceil(BLOCK)).into_par_iter().map(run).collect()
-}
-
-/// Part of the work of coding, for benchmarks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// The product of all signals with all atoms, in double precision.
-    Product,
-    /// All similarities as `fksc` uses them.
-    Kernel,
-}
-
-/// Does part of the work of coding.
-pub(crate) fn run_stage(dictionary: &PreparedDictionary, signals: &Signals<'_>, stage: Stage) -> Result<()> {
-    let gram = dictionary.gram()?;
-    let done = match stage {
-        Stage::Product => map_blocks(signals.len(), |reused: &mut (Rows, Vec<f64>), range| {
-            reused.0.fill(&signals.rows()[range.clone()], dictionary.centre(), range.start)?;
-            inner_products(reused.0.all(), gram.rows.all(), &mut reused.1);
-            Ok(())
-        }),
-        Stage::Kernel if gram.screen.is_some() => {
-            map_blocks(signals.len(), |block: &mut ScreenedBlock, range| {
-                block.fill(dictionary, gram, signals, range)
-            })
-        }
-        Stage::Kernel => map_blocks(signals.len(), |block: &mut ExactBlock, range| {
-            block.fill(dictionary, gram, signals, range)
-        }),
-    };
-    done.map(|_| ())
 }
 
 /// Codes one signal.

@@ -12,17 +12,19 @@ mod fksc;
 mod ksc;
 mod lasso;
 mod similarities;
+#[cfg(feature = "cli")]
+mod stages;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
-#[cfg(feature = "cli")]
-pub(crate) use batch::{Stage, run_stage};
 pub use codes::{Code, Codes, ExitReason, SignalReport};
 pub use fksc::Fksc;
 pub use ksc::Ksc;
 pub(crate) use lasso::check_entry;
 pub use lasso::{Evaluation, evaluate};
+#[cfg(feature = "cli")]
+pub(crate) use stages::{Stage, run_stage};
 
 use super::kernels::unknown;
 use super::{MathError, Positive, PreparedDictionary, Result, Signals};
