@@ -99,6 +99,12 @@ pub enum MathError {
         /// The kernel's name.
         kernel: &'static str,
     },
+    /// A code whose fit does not fit into a double.
+    #[error("row {row}: the weights of the code are too large to be judged")]
+    CodeOverflow {
+        /// Position in the batch, from 0.
+        row: usize,
+    },
     /// The observer asked to stop.
     #[error("cancelled")]
     Cancelled,

@@ -74,7 +74,8 @@ pub(crate) fn checked_square(values: &[f64], row: usize) -> Result<f64> {
 }
 
 fn finite_square(square: f64, values: &[f64], row: usize) -> Result<f64> {
-    if square.is_finite() {
+    // A squared distance can be four times as large.
+    if (4.0 * square).is_finite() {
         return Ok(square);
     }
     match values.iter().position(|v| !v.is_finite()) {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use datafusion::arrow::record_batch::RecordBatch;
 
@@ -14,7 +14,7 @@ use super::sql;
 use crate::cli::output::ParquetOutput;
 use crate::columnar::to_code_array;
 use crate::math::coders::{self, Stage, run_stage};
-use crate::math::{CoderOptions, Codes, PreparedDictionary, Signals};
+use crate::math::{CoderOptions, Codes, Kernel, PreparedDictionary, Signals};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct EncodeArguments {
@@ -54,6 +54,7 @@ pub(super) struct Coded<'a> {
 
 pub(super) fn run(arguments: &EncodeArguments) -> Result<()> {
     let EncodeArguments { common, coding, codes, sql } = arguments;
+    check_outputs([&common.signals, &coding.dictionary], [codes.as_deref(), sql.as_deref()])?;
     let table = Table::read(&common.signals, common.column.as_deref())?;
     let mut report = Report::default();
     let coded = common.on_threads(|| {
@@ -83,6 +84,24 @@ pub(super) fn run(arguments: &EncodeArguments) -> Result<()> {
     report.print(common.format)
 }
 
+/// A kernel's name and parameters.
+pub(super) fn describe(kernel: &dyn Kernel) -> String {
+    let parameters = kernel.parameters().into_iter().map(|(name, value)| format!(" {name} {value}"));
+    format!("{}{}", kernel.name(), parameters.collect::<String>())
+}
+
+/// Outputs must not be what is read, nor each other.
+fn check_outputs(inputs: [&Path; 2], outputs: [Option<&Path>; 2]) -> Result<()> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let outputs: Vec<_> = outputs.into_iter().flatten().map(real).collect();
+    for (i, output) in outputs.iter().enumerate() {
+        if inputs.iter().any(|input| real(input) == *output) || outputs[..i].contains(output) {
+            bail!("{} is read or written already; choose another output", output.display());
+        }
+    }
+    Ok(())
+}
+
 /// Codes the table, timed, and reports its size.
 pub(super) fn encode<'a>(
     common: &Common,
@@ -99,7 +118,7 @@ pub(super) fn encode<'a>(
     report.add("signals", signals.len());
     report.add("dim", signals.dim());
     report.add("atoms", dictionary.dictionary().len());
-    report.add("kernel", format!("{:?}", dictionary.dictionary().kernel()));
+    report.add("kernel", describe(dictionary.dictionary().kernel().as_ref()));
     report.add("lambda", lambda);
     report.add("coder", coding.coder.as_str());
     report.add("threads", common.threads());

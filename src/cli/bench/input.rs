@@ -77,11 +77,16 @@ pub(super) fn dictionary(path: &Path, sigma: Option<f64>, lambda: Option<f64>) -
             "{} must hold one dictionary, in one row",
             path.display()
         );
+        ensure!(
+            sigma.is_none(),
+            "{} holds a dictionary, which knows its sigma; --sigma is for plain vectors",
+            path.display()
+        );
         let bytes = cast(&array, &DataType::LargeBinary)?;
         let read = dictionary_from_bytes(bytes.as_binary::<i64>().value(0));
         return read.with_context(|| format!("cannot read {}", path.display()));
     }
-    let atoms = Table::read(path, None)?;
+    let atoms = Table::read(path, None).context("atoms must be the only column of vectors")?;
     let signals = atoms.signals()?;
     let (Some(sigma), Some(lambda)) = (sigma, lambda) else {
         bail!("{} holds plain vectors: give --sigma and --lambda as well", path.display());

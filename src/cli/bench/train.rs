@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::super::report::Report;
 use super::Common;
+use super::encode::describe;
 use super::input::{Table, dictionary};
 use crate::cli::parse::parse_count;
 use crate::math::coders::{Coder, Fksc};
@@ -49,7 +50,7 @@ pub(super) fn run(arguments: &TrainArguments) -> Result<()> {
         report.add("signals", signals.len());
         report.add("dim", signals.dim());
         report.add("atoms", learned.len());
-        report.add("kernel", format!("{:?}", learned.kernel()));
+        report.add("kernel", describe(learned.kernel().as_ref()));
         report.add("lambda", learned.lambda());
         report.add("coder", arguments.coder.as_str());
         report.add("threads", common.threads());

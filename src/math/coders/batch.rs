@@ -182,7 +182,9 @@ fn keep_largest(
     }
     order.clear();
     order.extend(0..solution.atoms.len());
-    let size = |entry: usize| solution.weights[entry].abs();
+    // What a weight contributes to the fit grows with its atom.
+    let size =
+        |entry: usize| solution.weights[entry].abs() * problem.gram.norm(solution.atoms[entry] as usize);
     order.sort_unstable_by(|a, b| size(*b).total_cmp(&size(*a)).then(a.cmp(b)));
     order.truncate(most);
     order.sort_unstable();
@@ -191,13 +193,13 @@ fn keep_largest(
         let position = problem.gram.rank[solution.atoms[kept] as usize] as usize;
         set.add(problem, position, similarities.exact(position), solution.weights[kept]);
     }
-    set.solve(problem);
+    let solved = set.solve(problem);
     set.write_solution(problem, solution);
     report.rounds += set.rounds as u32;
     report.updates += set.updates;
     report.objective = set.objective(problem);
     report.gap = set.gap(problem);
-    report.exit = ExitReason::Truncated;
+    report.exit = if solved { ExitReason::Truncated } else { ExitReason::MaxRounds };
 }
 
 fn concatenate(blocks: Vec<BlockCodes>, signals: usize, atoms: usize) -> Codes {

@@ -86,6 +86,9 @@ pub fn evaluate(
     lambda: f64,
 ) -> Result<Vec<Evaluation>> {
     let lambda = Positive::new("lambda", lambda)?.get();
+    if codes.len() != signals.len() {
+        return Err(MathError::Length { row: 0, expected: signals.len(), found: codes.len() });
+    }
     let gram = dictionary.gram()?;
     let evaluate_block = |scratch: &mut (ExactBlock, Vec<f64>, Vec<f64>), range: Range<usize>| {
         let (block, dense, correlations) = scratch;
@@ -123,6 +126,10 @@ fn evaluate_code(
     let nonzeros = dense.iter().enumerate().filter(|(_, weight)| **weight != 0.0);
     let objective = problem.objective(nonzeros.map(|(i, w)| (similarities[i], *w, correlations[i])));
     let penalty = problem.lambda * dense.iter().map(|w| w.abs()).sum::<f64>();
+    // Maxima would lose a NaN, and a code that cannot be judged is not a perfect one.
+    if !objective.is_finite() || correlations.iter().any(|g| !g.is_finite()) {
+        return Err(MathError::CodeOverflow { row });
+    }
     let violations = dense.iter().zip(correlations.iter()).map(|(w, g)| problem.violation(*w, *g));
     Ok(Evaluation { fit: (objective - penalty).max(0.0), penalty, gap: violations.fold(0.0, f64::max) })
 }

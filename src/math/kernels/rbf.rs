@@ -78,6 +78,10 @@ impl Kernel for Rbf {
         (factor, factor)
     }
 
+    fn self_similarity(&self, _square: f64) -> f64 {
+        1.0
+    }
+
     fn decoder(&self) -> Arc<dyn Decoder> {
         Arc::new(RbfPreimage::new(*self))
     }
