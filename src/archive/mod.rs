@@ -14,6 +14,7 @@ mod dictionary_file;
 mod entropy;
 mod error;
 mod footer;
+mod given;
 mod layout;
 mod learn;
 mod manifest;
@@ -28,6 +29,7 @@ pub use compress::{Input, Job, JobObserver, JobProgress, JobReport, LayoutReques
 #[cfg(feature = "sql")]
 pub(crate) use data_file::DataFile;
 pub use error::ArchiveError;
+pub use given::read_dictionary;
 pub use layout::Layout;
 pub use learn::LearnSettings;
 pub use manifest::{ErrorSummary, FileEntry, HistoryEntry};

@@ -453,3 +453,27 @@ fn inserted_rows_keep_the_promise_of_the_archive() {
     let statement = statement.replace("([3.0])", "([3.0, 4.0])");
     assert!(run(&["sql", "-c", &statement]).status.success());
 }
+
+#[test]
+fn a_given_dictionary_is_used() {
+    let folder = Folder::new();
+    let input = folder.traffic("a.parquet", "list", 1);
+    let (dictionary, archive, inserted) =
+        (folder.path("d.parquet"), folder.path("archive"), folder.path("inserted"));
+    let train =
+        format!("COPY (SELECT sparse_train(v, {{atoms: 7}}) AS dictionary FROM '{input}') TO '{dictionary}'");
+    assert!(run(&["sql", "-c", &train]).status.success());
+    ok(&["compress", &input, "-o", &archive, "--max-error", "0.5", "--dictionary", &dictionary]);
+    let insert = format!(
+        "CREATE EXTERNAL TABLE t (time TIMESTAMP, v DOUBLE[]) STORED AS SPARROW LOCATION '{inserted}'
+           OPTIONS ('max_error' '0.5', 'dictionary' '{dictionary}');
+         INSERT INTO t SELECT time, v FROM '{input}'"
+    );
+    let output = run(&["sql", "-c", &insert]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let used = |archive: &str| ok(&["inspect", archive])["dictionary"].clone();
+    assert_eq!(used(&archive)["atoms"], 7);
+    assert_eq!(used(&archive)["hash"], used(&inserted)["hash"]);
+    let error = fails(&["compress", &input, "-o", &folder.path("x"), "--dictionary", &input]);
+    assert!(error.contains("sparse_train"), "{error}");
+}

@@ -4,17 +4,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use datafusion::arrow::array::{Array, AsArray};
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::DataType;
-use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::super::parse::parse_count;
 use super::super::report::{Report, ReportFormat};
 use super::paths::{inputs, local_path, local_store, open, publish, recover, staging, store_path};
 use super::progress::JobBar;
-use crate::archive::{ArchiveError, Bound, Job, JobReport, Layout, LayoutRequest, LearnSettings, compress};
-use crate::columnar::dictionary_from_bytes;
+use crate::archive::{
+    ArchiveError, Bound, Job, JobReport, Layout, LayoutRequest, LearnSettings, compress, read_dictionary,
+};
 use crate::math::Dictionary;
 
 #[derive(Debug, Args)]
@@ -158,7 +155,7 @@ impl CompressArguments {
             dictionary: self
                 .dictionary
                 .as_deref()
-                .map(|path| read_dictionary(path, self.lambda))
+                .map(|path| given_dictionary(path, self.lambda))
                 .transpose()?,
             learn: LearnSettings {
                 atoms: self.atoms,
@@ -297,21 +294,8 @@ fn print(report: &JobReport, archive: &crate::archive::Archive, format: ReportFo
 }
 
 /// The dictionary in a Parquet file.
-fn read_dictionary(path: &str, lambda: Option<f64>) -> Result<Dictionary> {
+fn given_dictionary(path: &str, lambda: Option<f64>) -> Result<Dictionary> {
     let context = || format!("cannot read the dictionary {path}");
-    let file = std::fs::File::open(local_path(path)?).with_context(context)?;
-    let mut reader = ParquetRecordBatchReaderBuilder::try_new(file).with_context(context)?.build()?;
-    let batch = reader.next().with_context(|| format!("{path} has no row"))?.with_context(context)?;
-    let column = batch
-        .column_by_name("dictionary")
-        .with_context(|| format!("{path} has no column dictionary; sparse_train makes it"))?;
-    let column = cast(column, &DataType::Binary)?;
-    let values = column.as_binary::<i32>();
-    if values.len() != 1 || values.is_null(0) {
-        bail!("{path} has {} rows; expected one dictionary", values.len());
-    }
-    let found = dictionary_from_bytes(values.value(0)).with_context(context)?;
-    let lambda = lambda.unwrap_or(found.lambda());
-    let training = found.training().cloned();
-    Ok(Dictionary::new(found.atoms().to_vec(), found.dim(), found.kernel().clone(), lambda, training)?)
+    let bytes = std::fs::read(local_path(path)?).with_context(context)?;
+    read_dictionary(bytes.into(), lambda).with_context(context)
 }

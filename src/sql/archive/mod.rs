@@ -14,12 +14,14 @@ use datafusion::common::{Result, plan_err};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::CreateExternalTable;
+use datafusion::object_store::ObjectStoreExt;
 use datafusion::prelude::SessionContext;
 
 pub use exec::ArchiveExec;
 pub use table::ArchiveTable;
 
-use crate::archive::ArchiveError;
+use crate::archive::{ArchiveError, read_dictionary};
+use crate::math::Dictionary;
 
 /// What follows `STORED AS`.
 pub const FILE_TYPE: &str = "SPARROW";
@@ -46,9 +48,19 @@ impl TableProviderFactory for ArchiveTableFactory {
         let url = ListingTableUrl::parse(&location)?;
         let store = state.runtime_env().object_store(&url)?;
         let schema = Arc::new(command.schema.as_arrow().clone());
-        let settings = options::parse(&command.options)?;
-        Ok(Arc::new(ArchiveTable::open(store, url.prefix().clone(), schema, settings).await?))
+        let mut job = options::parse(&command.options)?;
+        if let Some(location) = options::dictionary(&command.options) {
+            job.dictionary = Some(given_dictionary(state, location, job.learn.lambda).await?);
+        }
+        Ok(Arc::new(ArchiveTable::open(store, url.prefix().clone(), schema, job).await?))
     }
+}
+
+/// A dictionary from a Parquet file of any store that the session knows.
+async fn given_dictionary(state: &dyn Session, location: &str, lambda: Option<f64>) -> Result<Dictionary> {
+    let url = ListingTableUrl::parse(location)?;
+    let found = state.runtime_env().object_store(&url)?.get(url.prefix()).await?;
+    read_dictionary(found.bytes().await?, lambda).map_err(|error| external(error.at(location)))
 }
 
 /// Lets a session create tables `STORED AS SPARROW`.

@@ -8,7 +8,8 @@ use datafusion::common::{Result, plan_datafusion_err, plan_err};
 use super::external;
 use crate::archive::{Bound, Job, Layout, LayoutRequest, LearnSettings};
 
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 14] = [
+    "dictionary",
     "max_error",
     "max_relative_error",
     "lossless",
@@ -23,6 +24,11 @@ const KNOWN: [&str; 13] = [
     "seed",
     "threads",
 ];
+
+/// Where a dictionary is, if one is given.
+pub(super) fn dictionary(options: &HashMap<String, String>) -> Option<&str> {
+    options.get("format.dictionary").or_else(|| options.get("dictionary")).map(String::as_str)
+}
 
 /// The job that inserting into a new archive is.
 pub(super) fn parse(options: &HashMap<String, String>) -> Result<Job> {
