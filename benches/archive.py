@@ -14,8 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pysz import sz, szConfig, szErrorBoundMode
 
+NAMES = ['rate', 'speed', 'memory']
+if len(sys.argv) < 3 or not os.path.isfile(sys.argv[1]) or set(sys.argv[3:]) - set(NAMES):
+    sys.exit(f'usage: archive.py SPARROW FOLDER [{"] [".join(NAMES)}]')
 SPARROW, DATA = os.path.abspath(sys.argv[1]), sys.argv[2]
-PARTS = sys.argv[3:] or ['rate', 'speed', 'memory']
+PARTS = sys.argv[3:] or NAMES
 TABLES = [('planetlab_rtt_490', (0.01, 0.03, 0.06, 0.1)), ('metr_la_week1_207', (0.03, 0.06, 0.1)),
           ('electricity_321x840h', (0.03, 0.06, 0.1)), ('guangzhou_speed_500', (0.03, 0.06, 0.1))]
 

@@ -8,14 +8,20 @@ Every figure is the best of several repeats; only ratios within one run mean som
 """
 import json, os, subprocess, sys, tempfile, time
 
+THREADS = 2
+# Peers get as many threads as Sparrow; libraries look at this when they are loaded.
+os.environ.update({f'{library}_NUM_THREADS': str(THREADS) for library in ('OMP', 'OPENBLAS', 'MKL')})
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import spams
 from pysz import sz, szConfig, szErrorBoundMode
 
+NAMES = ['encode', 'small', 'sql', 'learn', 'memory']
+if len(sys.argv) < 2 or not os.path.isfile(sys.argv[1]) or set(sys.argv[2:]) - set(NAMES):
+    sys.exit(f'usage: compare.py SPARROW [{"] [".join(NAMES)}]')
 SPARROW = os.path.abspath(sys.argv[1])
-THREADS = 2
 REPEATS = 15
 SIGMA, LAMBDA = 20.0, 0.01
 
@@ -160,6 +166,7 @@ def learn_decode_threads():
     files = ['--signals', 's.parquet', '--dictionary', 'a.parquet', '--sigma', SIGMA, '--lambda', LAMBDA]
     train = {t: bench('train', *files, repeats=3, threads=t) for t in (1, 2)}
     encode = {t: bench('encode', *files, threads=t) for t in (1, 2)}
+    assert all(report['rounds'] == 20 for report in train.values()), 'learning ended early'
     table('Learning, 2000 signals of 1000, 1000 atoms, 20 rounds',
           ['threads', 'learn, s', 'encode once before, s', 'encode once after, s', 'learn / 20 encodes before',
            'learn / 20 encodes after'],
@@ -198,7 +205,7 @@ def memory():
     table('Peak memory of sparse_encode in SQL, signals of 200', ['rows', 'MiB', 'ratio'], rows)
 
 
-PARTS = dict(encode=encode, small=small, sql=sql, learn=learn_decode_threads, memory=memory)
+PARTS = dict(zip(NAMES, [encode, small, sql, learn_decode_threads, memory]))
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
     for part in sys.argv[2:] or PARTS:
