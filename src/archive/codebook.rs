@@ -12,7 +12,7 @@ use twox_hash::XxHash3_128;
 use super::bytes::{Reader, write_varint};
 use super::quantiser::Bound;
 use super::{ArchiveError, Result, entropy};
-use crate::math::{Dictionary, Kernel, PreparedDictionary};
+use crate::math::{Dictionary, Kernel, PreparedDictionary, dot};
 
 /// Weights are multiples of `1 / WEIGHT_ONE`.
 pub(crate) const WEIGHT_ONE: i32 = 64;
@@ -39,7 +39,9 @@ pub struct Codebook {
     kernel: Arc<dyn Kernel>,
     /// The same atoms in scaled sensors, for the coder.
     prepared: PreparedDictionary,
-    /// `<x_i - c, x_j - c>` in scaled sensors.
+    /// `x_j - c` and `c` in scaled sensors, and `<x_i - c, x_j - c>`.
+    relative: Vec<f64>,
+    scaled_centre: Vec<f64>,
     products: Vec<f64>,
     hash: u128,
     bytes: Vec<u8>,
@@ -101,8 +103,8 @@ impl Codebook {
             .map(|(i, steps_off)| steps[i % dim] * f64::from(*steps_off) / scales[i % dim])
             .collect();
         let rows: Vec<&[f64]> = relative.chunks_exact(dim).collect();
-        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
         let products = rows.iter().flat_map(|a| rows.iter().map(move |b| dot(a, b))).collect();
+        let scaled_centre = (0..dim).map(|i| steps[i] * centre[i] as f64 / scales[i]).collect();
         let dictionary = Dictionary::new(scaled, dim, kernel.clone(), lambda, None)?;
         let prepared = PreparedDictionary::new(dictionary)?;
         let mut codebook = Self {
@@ -113,6 +115,8 @@ impl Codebook {
             lambda,
             kernel,
             prepared,
+            relative,
+            scaled_centre,
             products,
             hash: 0,
             bytes: Vec::new(),
@@ -165,18 +169,19 @@ impl Codebook {
         self.products[i * self.atoms() + j]
     }
 
-    /// The value of the centre.
-    pub(super) fn centre(&self, sensor: usize) -> f64 {
-        self.steps[sensor] * self.centre[sensor] as f64
+    /// The centre in scaled sensors.
+    pub(super) fn scaled_centre(&self) -> &[f64] {
+        &self.scaled_centre
+    }
+
+    /// An atom's deviation from the centre in scaled sensors.
+    pub(super) fn relative(&self, atom: usize) -> &[f64] {
+        &self.relative[atom * self.sensors()..(atom + 1) * self.sensors()]
     }
 
     /// An atom's deviation from the centre in steps.
     pub(super) fn atom(&self, atom: usize) -> &[i32] {
         &self.atoms[atom * self.sensors()..(atom + 1) * self.sensors()]
-    }
-
-    pub(super) fn step(&self, sensor: usize) -> f64 {
-        self.steps[sensor]
     }
 
     /// Predicts one sensor from the sum of weighted atoms. Sensors that the codebook does not know are

@@ -4,10 +4,12 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use futures::TryStreamExt;
 
-use super::block::{self, ErrorSums};
+use super::block;
+use super::cells::gather;
 use super::codebook::Codebook;
 use super::compress::Input;
 use super::data_file::{CodedTable, DataFile};
+use super::error_sums::ErrorSums;
 use super::layout::Layout;
 use super::source::{READ_ROWS, Source};
 use super::{ArchiveError, Result};
@@ -80,13 +82,7 @@ fn compare_block(
     let (cells, read) = (table.cells(original, &placement)?, table.cells(decoded, &read)?);
     let groups = table.groups(placement.sensors.max(codebook.sensors()), usize::MAX);
     for group in &groups {
-        block::check(
-            group,
-            coded.footer.bound,
-            &block::gather(&cells, group),
-            &block::gather(&read, group),
-            errors,
-        )?;
+        block::check(group, coded.footer.bound, &gather(&cells, group), &gather(&read, group), errors)?;
     }
     Ok(())
 }

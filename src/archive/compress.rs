@@ -8,15 +8,15 @@ use bytes::Bytes;
 use futures::StreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::codebook::Codebook;
-use super::data_file::{Settings, hash_text};
+use super::data_file_writer::Settings;
 use super::dictionary_file::{self, Description};
-use super::layout::{Layout, Table, item_type};
+use super::layout::{Layout, Table};
+use super::layout_request::{LayoutRequest, find_layout};
 use super::learn::{LearnSettings, given, learn};
 use super::manifest::{DictionaryEntry, FileEntry, HistoryEntry, JOB_FILE, Manifest, hash_of};
-use super::number::Number;
 use super::quantiser::Bound;
 use super::source::Source;
 use super::work::{BLOCK_VALUES, Work};
@@ -41,18 +41,6 @@ pub struct Input {
     pub path: Path,
     /// Its path in the archive.
     pub name: String,
-}
-
-/// Which columns hold the values.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub enum LayoutRequest {
-    /// The only column of lists of numbers.
-    #[default]
-    Find,
-    /// This layout.
-    Given(Layout),
-    /// All columns that match one of the patterns, in which `*` stands for anything.
-    Columns(Vec<String>),
 }
 
 /// What to do.
@@ -325,7 +313,7 @@ fn job_identity(sources: &[Source], job: &Job, layout: &Layout) -> Result<String
     let files: Vec<_> = sources.iter().map(Source::state).collect();
     let given = job.dictionary.as_ref().map(|dictionary| {
         let bytes: Vec<u8> = dictionary.atoms().iter().flat_map(|value| value.to_le_bytes()).collect();
-        (hash_text(&bytes), dictionary.kernel().name(), dictionary.lambda().to_bits())
+        (hash_of(&bytes), dictionary.kernel().name(), dictionary.lambda().to_bits())
     });
     let text = serde_json::to_string(&(FORMAT_VERSION, files, layout, job.bound, &job.learn, given))?;
     Ok(hash_of(text.as_bytes()))
@@ -355,63 +343,6 @@ async fn unfinished(
     let Some(bytes) = fetch(dictionary_file::FILE_NAME).await? else { return Ok(None) };
     let (codebook, description) = dictionary_file::read(bytes.clone())?;
     Ok(Some((codebook, description, bytes)))
-}
-
-fn find_layout(request: &LayoutRequest, schema: &SchemaRef) -> Result<Layout> {
-    match request {
-        LayoutRequest::Given(layout) => Ok(layout.clone()),
-        LayoutRequest::Columns(patterns) => {
-            let names = || schema.fields().iter().map(|field| field.name().as_str());
-            if let Some(pattern) = patterns.iter().find(|p| !names().any(|name| matches_pattern(p, name))) {
-                let names: Vec<&str> = names().collect();
-                return Err(ArchiveError::layout(format!(
-                    "no column matches {pattern}; the columns are {}",
-                    names.join(", ")
-                )));
-            }
-            let matches = |name: &str| patterns.iter().any(|pattern| matches_pattern(pattern, name));
-            let fields = schema.fields().iter().filter(|field| matches(field.name()));
-            let columns: Vec<String> = fields.map(|field| field.name().clone()).collect();
-            Ok(Layout::Wide { columns })
-        }
-        LayoutRequest::Find => {
-            let is_vector = |field: &&Arc<arrow::datatypes::Field>| {
-                item_type(field.data_type()).is_some_and(|item| Number::of(item).is_some())
-            };
-            let candidates: Vec<&str> =
-                schema.fields().iter().filter(is_vector).map(|field| field.name().as_str()).collect();
-            match candidates[..] {
-                [column] => Ok(Layout::List { column: column.to_string() }),
-                [] => Err(ArchiveError::layout(
-                    "no column of lists of numbers; say where the values are: --columns 's*' (a column per sensor), \
-                     --long time,series,value (a row per sensor and time) or --column x --window n (one series)",
-                )),
-                _ => Err(ArchiveError::layout(format!(
-                    "several columns of lists of numbers: {}; choose one with --column",
-                    candidates.join(", ")
-                ))),
-            }
-        }
-    }
-}
-
-/// `*` stands for anything.
-fn matches_pattern(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or("");
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
-    let mut last = None;
-    for part in parts {
-        last = Some(part);
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-    }
-    match last {
-        None => rest.is_empty(),
-        Some(part) => name.len() >= first.len() + part.len() && name.ends_with(part),
-    }
 }
 
 fn values_per_row(table: &Table, sensors: usize) -> usize {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
-use super::block::ErrorSums;
+use super::error_sums::ErrorSums;
 use super::layout::{Layout, Table};
 use super::quantiser::Bound;
 use super::{ArchiveError, FORMAT_VERSION, Result};

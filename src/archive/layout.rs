@@ -19,7 +19,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 use serde::{Deserialize, Serialize};
 
-use super::block::{Cell, Cells, Group};
+use super::cells::{Cell, Cells, Group};
 use super::number::{Number, read_values, to_array};
 use super::{ArchiveError, Result};
 use crate::columnar::Lists;
@@ -302,23 +302,23 @@ impl Table {
                 // Lists without NULL rows lie one after the other, as the cells do.
                 let starts = placement.first_rows.iter().map(|row| lists.ranges[*row].start);
                 if starts.clone().enumerate().all(|(signal, start)| start == signal * length) {
-                    read_values(&lists.child, &mut |i, value| cells.set(i, value))?;
+                    read_values(&lists.child, |i, value| cells.set(i, value))?;
                 } else {
                     for (signal, start) in starts.enumerate() {
                         let values = lists.child.slice(start, length);
-                        read_values(&values, &mut |i, value| cells.set(signal * length + i, value))?;
+                        read_values(&values, |i, value| cells.set(signal * length + i, value))?;
                     }
                 }
             }
             (_, Some(of_row)) => {
                 let values = batch.column(self.values[0]);
-                read_values(values.as_ref(), &mut |row, value| cells.set(of_row[row], value))?;
+                read_values(values.as_ref(), |row, value| cells.set(of_row[row], value))?;
             }
             (_, None) => {
                 let width = self.values.len();
                 for (sensor, value) in self.values.iter().enumerate() {
                     let values = batch.column(*value);
-                    read_values(values, &mut |row, value| cells.set(row * width + sensor, value))?;
+                    read_values(values, |row, value| cells.set(row * width + sensor, value))?;
                 }
             }
         }
@@ -435,7 +435,7 @@ fn number_array(
     let valid = some_null
         .then(|| places.clone().map(|place| cells.state[place] == Cell::Value).collect::<Vec<bool>>())
         .map(NullBuffer::from);
-    to_array(data_type, &mut places.map(|place| cells.raw[place]), valid)
+    to_array(data_type, places.map(|place| cells.raw[place]), valid)
 }
 
 /// Where a column's value differs from the row before.

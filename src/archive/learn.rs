@@ -4,7 +4,7 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 
-use super::block::numeric;
+use super::cells::numeric;
 use super::codebook::Codebook;
 use super::layout::{Layout, Table};
 use super::quantiser::Bound;

@@ -6,9 +6,9 @@
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde::{Deserialize, Serialize};
-use twox_hash::XxHash3_128;
+use twox_hash::{XxHash3_64, XxHash3_128};
 
-use super::block::ErrorSums;
+use super::error_sums::ErrorSums;
 use super::{ArchiveError, FORMAT_VERSION, Result, dictionary_file};
 
 pub(crate) const FILE_NAME: &str = "archive.json";
@@ -30,6 +30,11 @@ pub(crate) fn place(folder: &Path, name: &str) -> Result<Path> {
 /// XXH3-128 as text.
 pub(crate) fn hash_of(bytes: &[u8]) -> String {
     format!("{:032x}", XxHash3_128::oneshot(bytes))
+}
+
+/// XXH3-64 as text, of a column chunk.
+pub(crate) fn chunk_hash(bytes: &[u8]) -> String {
+    format!("{:016x}", XxHash3_64::oneshot(bytes))
 }
 
 /// The list of an archive's files.

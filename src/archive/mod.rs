@@ -6,31 +6,38 @@
 
 mod block;
 mod bytes;
+mod cells;
 mod codebook;
 mod compare;
 mod compress;
 mod data_file;
+mod data_file_writer;
 mod dictionary_file;
 mod entropy;
 mod error;
+mod error_sums;
 mod footer;
 mod given;
 mod layout;
+mod layout_request;
 mod learn;
 mod manifest;
 mod number;
 mod opened;
+mod parquet_footer;
 mod quantiser;
 mod source;
+mod sparse_codes;
 mod work;
 
 pub use codebook::Codebook;
-pub use compress::{Input, Job, JobObserver, JobProgress, JobReport, LayoutRequest, compress};
+pub use compress::{Input, Job, JobObserver, JobProgress, JobReport, compress};
 #[cfg(feature = "sql")]
 pub(crate) use data_file::DataFile;
 pub use error::ArchiveError;
 pub use given::read_dictionary;
 pub use layout::Layout;
+pub use layout_request::LayoutRequest;
 pub use learn::LearnSettings;
 pub use manifest::{ErrorSummary, FileEntry, HistoryEntry};
 pub use opened::{Archive, Verification};

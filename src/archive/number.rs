@@ -133,13 +133,13 @@ macro_rules! raw_integers {
 raw_integers!(i8 as i64, i16 as i64, i32 as i64, i64 as i64, u8 as u64, u16 as u64, u32 as u64, u64 as u64);
 
 /// Calls `each` with the position and the 64 bits of every value, `None` for NULL.
-pub(crate) fn read_values(array: &dyn Array, each: &mut dyn FnMut(usize, Option<u64>)) -> Result<()> {
+pub(crate) fn read_values(array: &dyn Array, each: impl FnMut(usize, Option<u64>)) -> Result<()> {
     for_number_type!(array.data_type(), read_typed(array, each), Err(not_a_number(array.data_type())))
 }
 
 fn read_typed<T: ArrowPrimitiveType>(
     array: &dyn Array,
-    each: &mut dyn FnMut(usize, Option<u64>),
+    mut each: impl FnMut(usize, Option<u64>),
 ) -> Result<()>
 where
     T::Native: Raw,
@@ -159,14 +159,14 @@ where
 /// An array of numbers from their 64 bits; `valid` says which are not NULL.
 pub(crate) fn to_array(
     data_type: &DataType,
-    raw: &mut dyn ExactSizeIterator<Item = u64>,
+    raw: impl Iterator<Item = u64>,
     valid: Option<NullBuffer>,
 ) -> Result<ArrayRef> {
     for_number_type!(data_type, write_typed(raw, valid), Err(not_a_number(data_type)))
 }
 
 fn write_typed<T: ArrowPrimitiveType>(
-    raw: &mut dyn ExactSizeIterator<Item = u64>,
+    raw: impl Iterator<Item = u64>,
     valid: Option<NullBuffer>,
 ) -> Result<ArrayRef>
 where

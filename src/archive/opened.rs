@@ -8,12 +8,12 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 
-use super::block::ErrorSums;
 use super::codebook::Codebook;
 use super::compare::compare;
 use super::compress::{Existing, Input, Job, JobObserver, JobReport, append, partition_names};
-use super::data_file::{DataFile, footer_hash};
+use super::data_file::DataFile;
 use super::dictionary_file::{self, Description};
+use super::error_sums::ErrorSums;
 use super::layout::Layout;
 use super::manifest::{ErrorSummary, FileEntry, HistoryEntry, Manifest, hash_of, place};
 use super::quantiser::Bound;
@@ -138,7 +138,7 @@ impl Archive {
                 .checked_sub(entry.footer_bytes)
                 .ok_or_else(|| ArchiveError::corrupt("its footer is larger than itself"))?;
             let footer = self.store.get_range(&path, start..entry.bytes).await?;
-            if footer_hash(&footer) != entry.footer {
+            if hash_of(&footer) != entry.footer {
                 return Err(ArchiveError::corrupt("its footer does not match its hash"));
             }
             let codebook = entry.stored.is_none().then_some(self.codebook.as_ref());

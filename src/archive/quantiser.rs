@@ -29,6 +29,23 @@ pub enum Bound {
 }
 
 impl Bound {
+    /// The bound that the options `max_error`, `max_relative_error` and `lossless` stand for.
+    pub fn from_options(
+        max_error: Option<f64>,
+        max_relative_error: Option<f64>,
+        lossless: bool,
+    ) -> Result<Self> {
+        match (max_error, max_relative_error, lossless) {
+            (None, None, false) => Ok(Self::None),
+            (Some(bound), None, false) => Self::MaxError(bound).check(),
+            (None, Some(bound), false) => Self::MaxRelativeError(bound).check(),
+            (None, None, true) => Ok(Self::Lossless),
+            _ => Err(ArchiveError::layout(
+                "only one of max_error, max_relative_error and lossless can be given",
+            )),
+        }
+    }
+
     /// Refuses bounds that mean nothing.
     pub fn check(self) -> Result<Self> {
         match self {

@@ -19,7 +19,9 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
 
 use super::compress::Input;
-use super::data_file::{DataFile, fetch_footer, footer_hash, parse_footer};
+use super::data_file::DataFile;
+use super::manifest::hash_of;
+use super::parquet_footer::{fetch_footer, parse_footer};
 use super::{ArchiveError, Result};
 
 /// Rows read at a time.
@@ -66,7 +68,7 @@ impl Source {
 
     /// What the file is known by: its size and its footer.
     pub fn identity(&self) -> String {
-        format!("{}-{}", self.bytes, footer_hash(&self.footer))
+        format!("{}-{}", self.bytes, hash_of(&self.footer))
     }
 
     pub async fn batches(

@@ -10,14 +10,15 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart};
 use twox_hash::xxhash3_128::Hasher as Hasher128;
 
-use super::block::{self, CodedBlock, ErrorSums};
+use super::block::{self, CodedBlock};
 use super::compress::{JobObserver, JobProgress, JobReport};
-use super::data_file::{
-    DataFile, DataFileWriter, Settings, fetch_footer, footer_hash, hash_text, parse_footer,
-};
+use super::data_file::DataFile;
+use super::data_file_writer::{DataFileWriter, Settings};
+use super::error_sums::ErrorSums;
 use super::footer::{Footer, KEY};
 use super::layout::{Layout, Placement, Table};
-use super::manifest::{FileEntry, place};
+use super::manifest::{FileEntry, chunk_hash, hash_of, place};
+use super::parquet_footer::{fetch_footer, footer_length, parse_footer};
 use super::source::{READ_ROWS, Source, in_blocks, read_ahead};
 use super::{ArchiveError, Result};
 
@@ -119,7 +120,7 @@ impl Work<'_> {
             bytes,
             hash,
             footer_bytes: footer.len() as u64,
-            footer: footer_hash(footer),
+            footer: hash_of(footer),
             source_bytes: source.bytes,
             source: source.identity(),
             stored,
@@ -219,8 +220,9 @@ impl Work<'_> {
         };
         let (end, error) = writer.finish()?;
         output.write(end.clone()).await?;
-        let footer = last_footer(&end)?;
-        Ok((footer, error))
+        let start = end.len().checked_sub(footer_length(&end)? as usize);
+        let start = start.ok_or_else(|| ArchiveError::corrupt("no footer was written"))?;
+        Ok((Bytes::copy_from_slice(&end[start..]), error))
     }
 
     async fn store_as_it_was(&self, source: &Source, path: &Path) -> Result<FileEntry> {
@@ -304,16 +306,6 @@ fn has_description(footer: &[u8]) -> Result<bool> {
     }))
 }
 
-/// The footer at the end of a file's last bytes.
-fn last_footer(end: &[u8]) -> Result<Bytes> {
-    let cut = || ArchiveError::corrupt("no footer was written");
-    let length = end.len().checked_sub(8).ok_or_else(cut)?;
-    // Cannot fail: the slice has four bytes.
-    let metadata = u32::from_le_bytes(end[length..length + 4].try_into().unwrap()) as usize;
-    let start = length.checked_sub(metadata).ok_or_else(cut)?;
-    Ok(Bytes::copy_from_slice(&end[start..]))
-}
-
 /// The hashes of all column chunks of a file.
 async fn chunk_hashes(store: &Arc<dyn ObjectStore>, path: &Path, footer: &[u8]) -> Result<Vec<Vec<String>>> {
     let metadata = parse_footer(footer)?;
@@ -322,7 +314,7 @@ async fn chunk_hashes(store: &Arc<dyn ObjectStore>, path: &Path, footer: &[u8]) 
         let mut hashes = Vec::with_capacity(group.num_columns());
         for chunk in group.columns() {
             let (start, length) = chunk.byte_range();
-            hashes.push(hash_text(&store.get_range(path, start..start + length).await?));
+            hashes.push(chunk_hash(&store.get_range(path, start..start + length).await?));
         }
         groups.push(hashes);
     }

@@ -10,7 +10,7 @@ use super::super::report::{Report, ReportFormat};
 use super::paths::{inputs, local_path, local_store, open, publish, recover, staging, store_path};
 use super::progress::JobBar;
 use crate::archive::{
-    ArchiveError, Bound, Job, JobReport, Layout, LayoutRequest, LearnSettings, compress, read_dictionary,
+    ArchiveError, Bound, Job, JobReport, LayoutRequest, LearnSettings, compress, read_dictionary,
 };
 use crate::math::Dictionary;
 
@@ -102,40 +102,12 @@ impl Running {
 
 impl CompressArguments {
     fn layout(&self) -> Result<LayoutRequest> {
-        if let Some(patterns) = &self.columns {
-            return Ok(LayoutRequest::Columns(
-                patterns.split(',').map(|part| part.trim().to_string()).collect(),
-            ));
-        }
-        let layout = match (&self.long, &self.column, self.window) {
-            (Some(long), _, window) => {
-                let parts: Vec<String> = long.split(',').map(|part| part.trim().to_string()).collect();
-                let [time, series, value] = <[String; 3]>::try_from(parts).map_err(|_| {
-                    anyhow::anyhow!("--long takes three columns: time,series,value; found {long}")
-                })?;
-                match window {
-                    Some(length) => Layout::Window { column: value, series: Some(series), length },
-                    None => Layout::Long { time, series, value },
-                }
-            }
-            (None, Some(column), Some(length)) => {
-                Layout::Window { column: column.clone(), series: None, length }
-            }
-            (None, None, Some(_)) => bail!("--window needs --column, the column of numbers, or --long"),
-            (None, Some(column), None) => Layout::List { column: column.clone() },
-            (None, None, None) => return Ok(LayoutRequest::Find),
-        };
-        Ok(LayoutRequest::Given(layout))
+        let (column, columns) = (self.column.as_deref(), self.columns.as_deref());
+        Ok(LayoutRequest::from_options(column, columns, self.long.as_deref(), self.window)?)
     }
 
     fn bound(&self) -> Result<Bound> {
-        let bound = match (self.max_error, self.max_relative_error, self.lossless) {
-            (Some(bound), _, _) => Bound::MaxError(bound),
-            (None, Some(bound), _) => Bound::MaxRelativeError(bound),
-            (None, None, true) => Bound::Lossless,
-            (None, None, false) => Bound::None,
-        };
-        Ok(bound.check()?)
+        Ok(Bound::from_options(self.max_error, self.max_relative_error, self.lossless)?)
     }
 
     pub async fn run(&self) -> Result<()> {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::str::FromStr;
 
 use datafusion::common::{Result, plan_datafusion_err, plan_err};
+use datafusion::error::DataFusionError;
 
-use super::external;
-use crate::archive::{Bound, Job, Layout, LayoutRequest, LearnSettings};
+use crate::archive::{ArchiveError, Bound, Job, LayoutRequest, LearnSettings};
 
 const KNOWN: [&str; 14] = [
     "dictionary",
@@ -41,45 +41,16 @@ pub(super) fn parse(options: &HashMap<String, String>) -> Result<Job> {
         };
         given.insert(known, value);
     }
-    let text = |name: &str| given.get(name).map(ToString::to_string);
-    let bounds: Vec<Bound> = [
-        number(&given, "max_error")?.map(Bound::MaxError),
-        number(&given, "max_relative_error")?.map(Bound::MaxRelativeError),
-        number::<bool>(&given, "lossless")?.and_then(|lossless| lossless.then_some(Bound::Lossless)),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    let bound = match bounds[..] {
-        [] => Bound::None,
-        [bound] => bound.check().map_err(external)?,
-        _ => return plan_err!("only one of max_error, max_relative_error and lossless can be given"),
-    };
-    let window: Option<usize> = number(&given, "window")?;
-    let list = |names: String| names.split(',').map(|name| name.trim().to_string()).collect::<Vec<_>>();
-    let layout = match (text("column"), text("columns"), text("long"), window) {
-        (None, None, None, None) => LayoutRequest::Find,
-        (Some(column), None, None, None) => LayoutRequest::Given(Layout::List { column }),
-        (Some(column), None, None, Some(length)) => {
-            LayoutRequest::Given(Layout::Window { column, series: None, length })
-        }
-        (None, Some(columns), None, None) => LayoutRequest::Columns(list(columns)),
-        (None, None, Some(long), window) => match (<[String; 3]>::try_from(list(long)), window) {
-            (Ok([_, series, column]), Some(length)) => {
-                LayoutRequest::Given(Layout::Window { column, series: Some(series), length })
-            }
-            (Ok([time, series, value]), None) => LayoutRequest::Given(Layout::Long { time, series, value }),
-            (Err(_), _) => return plan_err!("option long takes three columns: 'time,series,value'"),
-        },
-        _ => {
-            return plan_err!(
-                "only one of column, columns and long can be given, and window with column or long"
-            );
-        }
-    };
+    let text = |name: &str| given.get(name).copied();
+    let lossless = number(&given, "lossless")?.unwrap_or(false);
+    let bound =
+        Bound::from_options(number(&given, "max_error")?, number(&given, "max_relative_error")?, lossless);
+    let window = number(&given, "window")?;
+    let layout = LayoutRequest::from_options(text("column"), text("columns"), text("long"), window);
+    let (bound, layout) = (bound.map_err(planning)?, layout.map_err(planning)?);
     let learn = LearnSettings {
         atoms: number(&given, "atoms")?,
-        kernel: text("kernel"),
+        kernel: text("kernel").map(str::to_string),
         sigma: number(&given, "sigma")?,
         lambda: number(&given, "lambda")?,
         seed: number(&given, "seed")?.unwrap_or(0),
@@ -94,4 +65,8 @@ fn number<T: FromStr>(given: &HashMap<&str, &str>, name: &str) -> Result<Option<
     let parse =
         |text: &&str| text.parse().map_err(|_| plan_datafusion_err!("option {name} cannot be '{text}'"));
     given.get(name).map(parse).transpose()
+}
+
+fn planning(error: ArchiveError) -> DataFusionError {
+    plan_datafusion_err!("{error}")
 }

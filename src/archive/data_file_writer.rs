@@ -1,0 +1,274 @@
+//! Writing a data file: Parquet with every other column as it was, and the values as codes and residuals.
+//!
+//! | column | what |
+//! |---|---|
+//! | kept columns | as they were |
+//! | `_code` | `list<struct<atom: uint16, weight: int16>>`, in the row where the signal begins |
+//! | `_residual_0`, ... | binary, in the first row of the row group: what the codes leave of a group of sensors |
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, BinaryArray, Int16Array, ListArray, RecordBatch, StructArray, UInt16Array,
+};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
+use arrow::row::{RowConverter, SortField};
+use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+
+use super::block::CodedBlock;
+use super::codebook::Codebook;
+use super::error_sums::ErrorSums;
+use super::footer::{Footer, KEY, RowGroup, ValueColumns};
+use super::layout::{Placement, Table};
+use super::manifest::chunk_hash;
+use super::parquet_footer::chunk_ranges;
+use super::quantiser::Bound;
+use super::sparse_codes::WholeCode;
+use super::{ArchiveError, FORMAT_VERSION, Result};
+
+const CODE: &str = "_code";
+const RESIDUAL: &str = "_residual_";
+/// The settings that all data files of an archive share.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub codebook: Arc<Codebook>,
+    pub bound: Bound,
+    pub group_sensors: usize,
+}
+
+/// Memory that a Parquet writer writes into, and that is taken from it row group by row group.
+#[derive(Debug, Default)]
+struct Buffer(Vec<u8>);
+
+impl Write for Buffer {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes a data file block by block.
+pub(crate) struct DataFileWriter {
+    table: Table,
+    writer: ArrowWriter<Buffer>,
+    footer: Footer,
+    schema: SchemaRef,
+    /// Bytes taken from the writer so far.
+    taken: u64,
+}
+
+impl DataFileWriter {
+    /// Encodings are chosen by what the first rows look like.
+    pub fn new(
+        table: &Table,
+        settings: &Settings,
+        source: String,
+        first: Option<&RecordBatch>,
+    ) -> Result<Self> {
+        let groups = table.groups(settings.codebook.sensors(), settings.group_sensors);
+        let schema = physical_schema(table, groups.len());
+        let code_column = table.kept.len();
+        let footer = Footer {
+            version: FORMAT_VERSION,
+            dictionary: settings.codebook.hash(),
+            coder: "fksc".to_string(),
+            lambda: settings.codebook.lambda(),
+            bound: settings.bound,
+            layout: table.layout.clone(),
+            values: ValueColumns::of(table)?,
+            group_sensors: settings.group_sensors,
+            code_column,
+            source,
+            error: ErrorSums::default(),
+            row_groups: Vec::new(),
+        };
+        let options = ArrowWriterOptions::new().with_properties(properties(&schema, table, first)?);
+        let writer = ArrowWriter::try_new_with_options(Buffer::default(), schema.clone(), options)?;
+        Ok(Self { table: table.clone(), writer, footer, schema, taken: 0 })
+    }
+
+    /// Adds a row group, and gives the file's next bytes.
+    pub fn write(
+        &mut self,
+        rows: &RecordBatch,
+        placement: &Placement,
+        coded: &CodedBlock,
+    ) -> Result<Vec<u8>> {
+        let mut columns: Vec<ArrayRef> = self.table.kept.iter().map(|i| rows.column(*i).clone()).collect();
+        columns.push(code_array(
+            &self.schema,
+            self.footer.code_column,
+            rows.num_rows(),
+            placement,
+            &coded.codes,
+        )?);
+        for group in &coded.groups {
+            let blob = std::iter::once(Some(&group[..]));
+            let all: BinaryArray = blob.chain(std::iter::repeat(None)).take(rows.num_rows()).collect();
+            columns.push(Arc::new(all));
+        }
+        self.writer.write(&RecordBatch::try_new(self.schema.clone(), columns)?)?;
+        self.writer.flush()?;
+        let bytes = self.take()?;
+        let start = self.taken - bytes.len() as u64;
+        // Cannot be absent: a row group has just been flushed.
+        let metadata =
+            self.writer.flushed_row_groups().last().ok_or_else(|| ArchiveError::corrupt("no row group"))?;
+        let hash = |range: Range<u64>| {
+            let range = (range.start - start) as usize..(range.end - start) as usize;
+            bytes
+                .get(range)
+                .map(chunk_hash)
+                .ok_or_else(|| ArchiveError::corrupt("a column chunk is elsewhere"))
+        };
+        self.footer.row_groups.push(RowGroup {
+            signals: placement.signals(),
+            max_error: coded.error.max,
+            nmae: coded.error.nmae(),
+            nrmse: coded.error.nrmse(),
+            hashes: chunk_ranges(metadata).map(hash).collect::<Result<_>>()?,
+        });
+        self.footer.error.merge(&coded.error);
+        Ok(bytes)
+    }
+
+    fn take(&mut self) -> Result<Vec<u8>> {
+        self.writer.sync()?;
+        let bytes = std::mem::take(&mut self.writer.inner_mut().0);
+        self.taken += bytes.len() as u64;
+        Ok(bytes)
+    }
+
+    /// The file's last bytes, with the footer, and its summary.
+    pub fn finish(mut self) -> Result<(Vec<u8>, ErrorSums)> {
+        let text = serde_json::to_string(&self.footer)?;
+        self.writer.append_key_value_metadata(KeyValue::new(KEY.to_string(), text));
+        self.writer.finish()?;
+        Ok((std::mem::take(&mut self.writer.inner_mut().0), self.footer.error))
+    }
+}
+
+/// The columns of a data file.
+fn physical_schema(table: &Table, groups: usize) -> SchemaRef {
+    let mut fields: Vec<Arc<Field>> = table.kept.iter().map(|i| table.schema.fields()[*i].clone()).collect();
+    // Names of ours must not be the table's.
+    let mut prefix = String::new();
+    while table.schema.fields().iter().any(|field| {
+        field.name().starts_with(&format!("{prefix}{CODE}"))
+            || field.name().starts_with(&format!("{prefix}{RESIDUAL}"))
+    }) {
+        prefix.push('_');
+    }
+    let entry = Fields::from(vec![
+        Field::new("atom", DataType::UInt16, false),
+        Field::new("weight", DataType::Int16, false),
+    ]);
+    let entry = Arc::new(Field::new_list_field(DataType::Struct(entry), false));
+    fields.push(Arc::new(Field::new(format!("{prefix}{CODE}"), DataType::List(entry), true)));
+    for group in 0..groups {
+        fields.push(Arc::new(Field::new(format!("{prefix}{RESIDUAL}{group}"), DataType::Binary, true)));
+    }
+    Arc::new(Schema::new_with_metadata(fields, table.schema.metadata().clone()))
+}
+
+fn properties(schema: &Schema, table: &Table, first: Option<&RecordBatch>) -> Result<WriterProperties> {
+    let code_column = table.kept.len();
+    let mut properties = WriterProperties::builder()
+        .set_created_by("sparrow".to_string())
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(9)?))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        // Readers without page offsets read whole column chunks, whose hashes are known.
+        .set_offset_index_disabled(true)
+        .set_max_row_group_row_count(None);
+    for kept in &table.kept {
+        if let Some(encoding) = first.and_then(|first| encoding_for(first.column(*kept))) {
+            let path = ColumnPath::new(vec![table.schema.field(*kept).name().clone()]);
+            properties = properties
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_encoding(path, encoding);
+        }
+    }
+    let code = schema.field(code_column).name();
+    for leaf in ["atom", "weight"] {
+        let path: Vec<String> = [code, "list", "item", leaf].iter().map(ToString::to_string).collect();
+        let path = ColumnPath::new(path);
+        properties = properties
+            // Atoms come in runs that a dictionary's packed bits would hide.
+            .set_column_dictionary_enabled(path.clone(), leaf == "weight")
+            .set_column_statistics_enabled(path, EnabledStatistics::None);
+    }
+    for field in &schema.fields()[code_column + 1..] {
+        let path = ColumnPath::new(vec![field.name().clone()]);
+        properties = properties
+            .set_column_dictionary_enabled(path.clone(), false)
+            .set_column_encoding(path.clone(), Encoding::PLAIN)
+            // Residuals are as short as they get.
+            .set_column_compression(path.clone(), Compression::UNCOMPRESSED)
+            .set_column_statistics_enabled(path, EnabledStatistics::None);
+    }
+    Ok(properties.build())
+}
+
+/// Numbers that hardly repeat: differences for integers and times, bytes apart for floats. A dictionary for
+/// the rest.
+fn encoding_for(column: &ArrayRef) -> Option<Encoding> {
+    const LOOKED_AT: usize = 4096;
+    let encoding = match column.data_type() {
+        DataType::Float32 | DataType::Float64 => Encoding::BYTE_STREAM_SPLIT,
+        DataType::Timestamp(..)
+        | DataType::Date32
+        | DataType::Date64
+        | DataType::Time32(_)
+        | DataType::Time64(_) => Encoding::DELTA_BINARY_PACKED,
+        other if other.is_integer() => Encoding::DELTA_BINARY_PACKED,
+        _ => return None,
+    };
+    let some = column.slice(0, column.len().min(LOOKED_AT));
+    let converter = RowConverter::new(vec![SortField::new(some.data_type().clone())]).ok()?;
+    let rows = converter.convert_columns(std::slice::from_ref(&some)).ok()?;
+    let distinct: HashSet<&[u8]> = rows.iter().map(|row| row.data()).collect();
+    (2 * distinct.len() > some.len()).then_some(encoding)
+}
+
+fn code_array(
+    schema: &Schema,
+    column: usize,
+    rows: usize,
+    placement: &Placement,
+    codes: &[WholeCode],
+) -> Result<ArrayRef> {
+    let DataType::List(entry) = schema.field(column).data_type() else {
+        return Err(ArchiveError::corrupt("codes are not lists"));
+    };
+    let DataType::Struct(fields) = entry.data_type() else {
+        return Err(ArchiveError::corrupt("codes are not structs"));
+    };
+    let mut lengths = vec![0; rows];
+    let mut valid = vec![false; rows];
+    for (row, code) in placement.first_rows.iter().zip(codes) {
+        lengths[*row] = code.len();
+        valid[*row] = true;
+    }
+    let atoms: UInt16Array = codes.iter().flatten().map(|(atom, _)| *atom).collect();
+    let weights: Int16Array = codes.iter().flatten().map(|(_, weight)| *weight).collect();
+    let entries = StructArray::try_new(fields.clone(), vec![Arc::new(atoms), Arc::new(weights)], None)?;
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    Ok(Arc::new(ListArray::try_new(
+        entry.clone(),
+        offsets,
+        Arc::new(entries),
+        Some(NullBuffer::from(valid)),
+    )?))
+}
