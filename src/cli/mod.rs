@@ -5,9 +5,11 @@
 mod archive;
 mod bench;
 mod copy;
+mod evaluate;
 mod file_bytes;
 mod generate;
 mod output;
+mod page;
 mod parse;
 mod print;
 mod progress;
@@ -43,6 +45,8 @@ enum Command {
     Inspect(archive::InspectArguments),
     /// Add tables to an archive
     Append(archive::AppendArguments),
+    /// Compare coders on a table: ratios, errors and times on rows that were not learned from
+    Evaluate(evaluate::EvaluateArguments),
     /// Make data from a seed
     #[command(subcommand)]
     Generate(generate::GenerateArguments),
@@ -68,6 +72,7 @@ pub fn main() -> ExitCode {
         Command::Verify(arguments) => on_runtime(arguments.run()),
         Command::Inspect(arguments) => on_runtime(arguments.run()),
         Command::Append(arguments) => on_runtime(arguments.run()),
+        Command::Evaluate(arguments) => on_runtime(arguments.run()),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };

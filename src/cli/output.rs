@@ -1,5 +1,6 @@
 //! Files that appear whole or not at all.
 
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
@@ -31,16 +32,8 @@ impl<'a> ParquetOutput<'a> {
     pub const FAST: i32 = 1;
 
     pub fn create_with(path: &'a Path, schema: SchemaRef, level: i32) -> anyhow::Result<Self> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = tempfile::Builder::new().prefix(".sparrow-").tempfile_in(folder);
-        let file = file.with_context(|| format!("cannot write into {}", folder.display()))?;
-        let level = ZstdLevel::try_new(level)?;
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(level))
-            .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
-            // Readers that do not know Arrow look for it here.
-            .set_key_value_metadata(Some(key_values(&schema)))
-            .build();
+        let file = temporary_beside(path)?;
+        let properties = properties(&schema, level)?;
         let writer = ArrowWriter::try_new(file, schema, Some(properties))?;
         Ok(Self { writer, path })
     }
@@ -59,6 +52,43 @@ impl<'a> ParquetOutput<'a> {
         make_readable(&file);
         file.persist(self.path).map(|_| ()).with_context(whole)
     }
+}
+
+fn properties(schema: &SchemaRef, level: i32) -> anyhow::Result<WriterProperties> {
+    let builder = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(level)?))
+        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
+        // Readers that do not know Arrow look for it here.
+        .set_key_value_metadata(Some(key_values(schema)));
+    Ok(builder.build())
+}
+
+/// How many bytes a batch takes as a Parquet file.
+pub(super) fn parquet_bytes(batch: &RecordBatch) -> anyhow::Result<usize> {
+    let properties = properties(&batch.schema(), ParquetOutput::DENSE)?;
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties))?;
+    writer.write(batch)?;
+    Ok(writer.into_inner()?.len())
+}
+
+/// Writes a text to a file, whole or not at all, or to standard output.
+pub(super) fn write_text(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
+    let Some(path) = path else {
+        std::io::stdout().lock().write_all(text.as_bytes())?;
+        return Ok(());
+    };
+    let cannot = || format!("cannot write {}", path.display());
+    let mut file = temporary_beside(path)?;
+    file.write_all(text.as_bytes()).with_context(cannot)?;
+    make_readable(&file);
+    file.persist(path).map(|_| ()).with_context(cannot)
+}
+
+/// A file in the same folder, to be renamed when it is whole.
+fn temporary_beside(path: &Path) -> anyhow::Result<tempfile::NamedTempFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = tempfile::Builder::new().prefix(".sparrow-").tempfile_in(folder);
+    file.with_context(|| format!("cannot write into {}", folder.display()))
 }
 
 /// Temporary files are private; results are as readable as any new file.

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::Kernel;
 use super::kernels::Screen;
 use super::product::BLOCK;
-use super::signals::{Rows, RowsView};
+use super::signals::{Rows, RowsView, dot};
 
 /// Neighbouring atoms that share a bound.
 pub(crate) const GROUP: usize = 32;
@@ -31,7 +31,8 @@ pub(crate) struct Gram {
     pub norms: Vec<f64>,
     /// The smallest of them.
     pub smallest_norm: f64,
-    values: Vec<f64>,
+    /// All entries, row after row.
+    pub values: Vec<f64>,
     /// The largest magnitude of every row within each group of columns.
     peaks: Vec<f64>,
     /// The atoms in single precision, where that pays.
@@ -131,6 +132,28 @@ impl Gram {
     /// The similarity of two atoms.
     pub fn between(&self, atom: usize, other: usize) -> f64 {
         self.values[self.rank[atom] as usize * self.atoms + self.rank[other] as usize]
+    }
+
+    /// A value slightly above the largest eigenvalue, by the power method.
+    pub fn largest_eigenvalue(&self) -> f64 {
+        const ROUNDS: usize = 200;
+        const MARGIN: f64 = 1.01;
+        // It is at most the largest sum of a row's magnitudes.
+        let row_sum = |position: usize| self.row(position).iter().map(|value| value.abs()).sum::<f64>();
+        let limit = (0..self.atoms).map(row_sum).fold(f64::MIN_POSITIVE, f64::max);
+        let mut direction = vec![1.0; self.atoms];
+        let mut value = 0.0;
+        for _ in 0..ROUNDS {
+            let image: Vec<f64> =
+                (0..self.atoms).map(|position| dot(self.row(position), &direction)).collect();
+            let norm = dot(&image, &image).sqrt();
+            if norm <= f64::MIN_POSITIVE {
+                break;
+            }
+            value = norm / dot(&direction, &direction).sqrt();
+            direction = image.into_iter().map(|entry| entry / norm).collect();
+        }
+        if value > 0.0 { (MARGIN * value).min(limit) } else { limit }
     }
 
     /// `||phi(x)||` of an atom.

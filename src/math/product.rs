@@ -27,6 +27,11 @@ pub(crate) fn inner_products_f32(a: &[f32], b: &[f32], dim: usize, out: &mut Vec
     multiply_rows(a, b, dim, out);
 }
 
+/// Every row times a symmetric matrix of as many rows as the rows are long.
+pub(crate) fn rows_times_symmetric(rows: &[f64], matrix: &[f64], dim: usize, out: &mut Vec<f64>) {
+    multiply_rows(rows, matrix, dim, out);
+}
+
 /// Operands that faer would treat as small are padded, so that an entry has the same bits whatever
 /// block it is computed in.
 fn multiply_rows<T: ComplexField + Copy>(a: &[T], b: &[T], dim: usize, out: &mut Vec<T>) {

@@ -14,9 +14,9 @@
 use std::sync::{Arc, LazyLock};
 
 use datafusion::functions::core::named_struct;
-use datafusion::logical_expr::{AggregateUDF, Expr, ScalarUDF, lit};
+use datafusion::logical_expr::{AggregateUDF, Expr, ScalarUDF, WindowUDF, lit};
 
-use super::{aggregate, scalar};
+use super::{aggregate, scalar, window};
 
 /// An options literal: `options([("atoms", lit(64))])` is `{atoms: 64}`.
 pub fn options<'a>(values: impl IntoIterator<Item = (&'a str, Expr)>) -> Expr {
@@ -45,9 +45,17 @@ static NRMSE: LazyLock<Arc<AggregateUDF>> =
 static NMAE: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| Arc::new(aggregate::ErrorMetric::nmae().into()));
 static NECR: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| Arc::new(aggregate::ErrorMetric::necr().into()));
 
+static ENCODE_JOINTLY: LazyLock<Arc<WindowUDF>> =
+    LazyLock::new(|| Arc::new(window::EncodeJointly::new().into()));
+
 /// Vectors to sparse codes.
 pub fn sparse_encode(v: Expr, dictionary: Expr, options: Option<Expr>) -> Expr {
     call(&ENCODE, vec![v, dictionary], options)
+}
+
+/// Vectors of a window's partition to sparse codes that share atoms.
+pub fn sparse_encode_jointly(v: Expr, dictionary: Expr, options: Option<Expr>) -> Expr {
+    ENCODE_JOINTLY.call([v, dictionary].into_iter().chain(options).collect())
 }
 
 /// Sparse codes back to vectors.

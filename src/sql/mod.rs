@@ -21,17 +21,19 @@ mod aggregate;
 mod archive;
 mod arguments;
 mod cache;
+mod coding;
 mod documentation;
 mod errors;
 pub mod expr_fn;
 mod options;
 mod scalar;
+mod window;
 
 use std::sync::Arc;
 
 use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
-use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
 pub use archive::{ArchiveExec, ArchiveTable, ArchiveTableFactory, FILE_TYPE, register_archives};
 pub use cache::dictionaries_parsed;
@@ -53,6 +55,9 @@ pub fn register_all_with(registry: &mut dyn FunctionRegistry, observer: Arc<dyn 
     }
     for function in aggregate_functions(observer) {
         registry.register_udaf(function)?;
+    }
+    for function in window_functions() {
+        registry.register_udwf(function)?;
     }
     Ok(())
 }
@@ -79,6 +84,11 @@ pub fn aggregate_functions(observer: Arc<dyn Observer>) -> Vec<Arc<AggregateUDF>
     ]
 }
 
+/// Every window function.
+pub fn window_functions() -> Vec<Arc<WindowUDF>> {
+    vec![Arc::new(window::EncodeJointly::new().into())]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,7 +100,9 @@ mod tests {
         let aggregate = aggregate_functions(Arc::new(()))
             .into_iter()
             .map(|f| (f.name().to_string(), f.documentation().is_some()));
-        let all: Vec<_> = scalar.chain(aggregate).collect();
+        let window =
+            window_functions().into_iter().map(|f| (f.name().to_string(), f.documentation().is_some()));
+        let all: Vec<_> = scalar.chain(aggregate).chain(window).collect();
         for (name, documented) in &all {
             assert!(name.starts_with("sparse_") && *documented, "{name}");
             assert_eq!(all.iter().filter(|(other, _)| other == name).count(), 1, "{name}");

@@ -106,7 +106,7 @@ async fn errors_name_the_place_and_the_remedy() {
         ),
         (
             format!("SELECT sparse_encode([1.0, 2.0], {d}, {{lamda: 0.1}})"),
-            "unknown option 'lamda'; known: lambda, coder, max_nonzeros, tolerance, on_bad",
+            "unknown option 'lamda'; known: lambda, coder, max_nonzeros, residual, tolerance, on_bad",
         ),
         (
             "SELECT sparse_train(v, {atom: 3}) FROM (VALUES ([1.0])) t(v)".to_string(),

@@ -13,6 +13,7 @@ mod numerics;
 mod properties;
 mod queries;
 mod real_data;
+mod rivals;
 mod sql_logic;
 mod support;
 mod work;

@@ -11,7 +11,7 @@ use sparrow::math::{
     decoders, kernels, learners,
 };
 
-use crate::support::project;
+use crate::support::{exact_coders, project};
 
 #[derive(Deserialize)]
 struct Case {
@@ -47,7 +47,7 @@ impl Case {
 fn every_coder_finds_the_weights_that_numpy_finds_by_enumeration() {
     for case in cases() {
         let signals = Signals::new(case.signals.iter().map(Vec::as_slice).collect()).expect("signals");
-        for name in coders::names() {
+        for name in exact_coders() {
             let coder = coders::by_name(name).expect("its own name");
             let options =
                 CoderOptions::new(case.lambda).and_then(|o| o.with_tolerance(1e-12)).expect("options");
@@ -169,7 +169,7 @@ fn alike_and_equal_atoms_do_not_hinder_coding() {
         .expect("finite");
     let values = syn(8, 40, 2, 2);
     let signals = Signals::from_flat(&values, 8).expect("signals");
-    for name in coders::names() {
+    for name in exact_coders() {
         let codes = coders::by_name(name).expect("known").encode(
             &dictionary,
             &signals,
@@ -217,6 +217,34 @@ fn learning_lowers_the_objective_every_round_and_beats_its_start() {
 }
 
 #[test]
+fn scdl_learns_the_linear_problem() {
+    let values = syn(24, 400, 4, 3);
+    let mut sample = Sample::new(1000, 0);
+    values.chunks_exact(24).for_each(|v| sample.offer(0, v).expect("equal lengths"));
+    let learn = |options: LearnerOptions| {
+        let options = options.with_atoms(30).and_then(|o| o.with_max_rounds(60)).expect("options");
+        learners::learn(&sample, &options, &()).expect("learned").expect("not empty")
+    };
+    let linear = learn(LearnerOptions::default().with_learner("scdl").expect("known"));
+    assert_eq!(linear.kernel().name(), "linear");
+    let training = linear.training().expect("a record");
+    assert_eq!(training.learner, "scdl");
+    for pair in training.history.windows(2).filter(|pair| pair[0].reseeded == 0) {
+        assert!(pair[1].objective <= pair[0].objective * (1.0 + 1e-9), "{:?}", training.history);
+    }
+    // Block coordinate descent needs no step length, and is not worse than steps along the gradient.
+    let gradient = learn(LearnerOptions::default().with_kernel("linear").expect("known"));
+    let (found, other) = (training.objective(), gradient.training().expect("a record").objective());
+    assert!(found < 1.02 * other, "{found} against {other} of kscdl");
+    let error = LearnerOptions::default()
+        .with_learner("scdl")
+        .and_then(|o| o.with_kernel("rbf"))
+        .and_then(|o| o.kernel_name().map(str::to_string))
+        .expect_err("another kernel");
+    assert!(error.to_string().contains("kernel must be linear"), "{error}");
+}
+
+#[test]
 fn signals_that_look_alike_under_the_kernel_are_learned_too() {
     // Under the linear kernel all of these are nearly parallel.
     let mut network = sparrow::math::synthetic::traffic(&sparrow::math::synthetic::TrafficOptions {
@@ -244,7 +272,7 @@ fn atoms_of_very_different_norms_are_coded_alike_by_all() {
     let dictionary = PreparedDictionary::new(Dictionary::new(atoms, 2, kernel, 0.1, None).expect("atoms"))
         .expect("finite");
     let signals = Signals::new(vec![&[0.0, 1.0], &[1e8, 0.0]]).expect("signals");
-    for name in coders::names() {
+    for name in exact_coders() {
         let codes = coders::by_name(name).expect("known").encode(
             &dictionary,
             &signals,

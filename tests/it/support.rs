@@ -8,6 +8,7 @@ use datafusion::arrow::datatypes::Float64Type;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use sparrow::math::coders::{self, Form};
 
 /// A session with the functions, cut into partitions and batches as told.
 pub fn session_with(partitions: usize, batch_size: usize) -> SessionContext {
@@ -66,6 +67,17 @@ pub async fn bytes(session: &SessionContext, sql: &str) -> Vec<u8> {
 /// A file of the project.
 pub fn project(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// The names of the coders of one form.
+pub fn coders_of(form: Form) -> Vec<&'static str> {
+    let of_form = |name: &&str| coders::by_name(name).expect("its own name").form() == form;
+    coders::names().into_iter().filter(of_form).collect()
+}
+
+/// The coders that reach the optimum of the l1 form to the last digits; `foso` stops by its objective.
+pub fn exact_coders() -> impl Iterator<Item = &'static str> {
+    coders_of(Form::L1).into_iter().filter(|name| *name != "foso")
 }
 
 /// The command.

@@ -8,11 +8,9 @@
 //! No step raises the objective.
 
 use super::batch::Solution;
+use super::cholesky::Cholesky;
 use super::lasso::{Lasso, soft_threshold};
-use crate::math::signals::{add_scaled, short_dot};
-
-/// A pivot below this share of its diagonal entry counts as linear dependence.
-const DEPENDENT: f64 = 1e-13;
+use crate::math::signals::add_scaled;
 
 /// Atoms, their weights, and everything about them that a solve touches.
 #[derive(Debug, Default)]
@@ -39,9 +37,8 @@ pub(super) struct ActiveSet {
 struct Newton {
     /// Which members of the set move.
     support: Vec<usize>,
-    /// The Cholesky factor of the first `factored` of them, row after row: row `r` has `r + 1` entries,
-    /// the last of which is the reciprocal of the diagonal.
-    factor: Vec<f64>,
+    /// The factor of the first `factored` of them.
+    factor: Cholesky,
     factored: usize,
     in_support: Vec<bool>,
     /// Members that depend on the support and keep their weights while it moves.
@@ -250,25 +247,16 @@ impl Newton {
             if *weight == 0.0 || self.in_support[i] {
                 continue;
             }
-            let rank = self.support.len();
-            self.factor.truncate(start_of_row(rank));
             let gram = set.gram_row(i);
-            self.factor.extend(self.support.iter().map(|other| gram[*other]));
-            let (done, row) = self.factor.split_at_mut(start_of_row(rank));
-            for j in 0..rank {
-                let before = &done[start_of_row(j)..start_of_row(j + 1)];
-                row[j] = (row[j] - short_dot(&row[..j], &before[..j])) * before[j];
-            }
-            let pivot = gram[i] - short_dot(row, row);
-            if pivot <= DEPENDENT * gram[i] {
+            self.factor.truncate(self.support.len());
+            if let Err(pivot) = self.factor.push(self.support.iter().map(|other| gram[*other]), gram[i]) {
                 if self.unmoved.contains(&i) {
                     continue;
                 }
                 self.direction.clear();
-                self.direction.extend_from_slice(row);
+                self.direction.extend_from_slice(self.factor.refused());
                 return Some((i, pivot));
             }
-            self.factor.push(1.0 / pivot.sqrt());
             self.support.push(i);
             self.factored += 1;
         }
@@ -285,7 +273,7 @@ impl Newton {
         dependent: usize,
         pivot: f64,
     ) -> bool {
-        self.substitute_back();
+        self.factor.substitute_back(&mut self.direction);
         self.direction.iter_mut().for_each(|c| *c = -*c);
         self.support.push(dependent);
         self.direction.push(1.0);
@@ -318,30 +306,13 @@ impl Newton {
         }
     }
 
-    /// Solves `L' x = direction` in place.
-    #[inline(always)]
-    fn substitute_back(&mut self) {
-        for r in (0..self.direction.len()).rev() {
-            let row = &self.factor[start_of_row(r)..start_of_row(r + 1)];
-            self.direction[r] *= row[r];
-            let value = self.direction[r];
-            add_scaled(&mut self.direction[..r], -value, &row[..r]);
-        }
-    }
-
     /// `K_SS d = g_S - lambda sign(w_S)`.
     #[inline(always)]
     fn solve(&mut self, set: &ActiveSet, lambda: f64) {
-        let rank = self.support.len();
+        let right = |i: &usize| set.correlations[*i] - lambda.copysign(set.weights[*i]);
         self.direction.clear();
-        self.direction.resize(rank, 0.0);
-        for r in 0..rank {
-            let i = self.support[r];
-            let right = set.correlations[i] - lambda.copysign(set.weights[i]);
-            let row = &self.factor[start_of_row(r)..start_of_row(r + 1)];
-            self.direction[r] = (right - short_dot(&row[..r], &self.direction[..r])) * row[r];
-        }
-        self.substitute_back();
+        self.direction.extend(self.support.iter().map(right));
+        self.factor.solve(&mut self.direction);
     }
 
     /// The step with the lowest objective: along the direction it is a convex parabola with kinks where
@@ -376,10 +347,4 @@ impl Newton {
         }
         1.0 - above / curvature
     }
-}
-
-/// Where a row of a packed lower triangle starts.
-#[inline(always)]
-fn start_of_row(row: usize) -> usize {
-    row * (row + 1) / 2
 }

@@ -39,21 +39,20 @@ impl Solution {
     }
 }
 
-/// Memory that a solver reuses from signal to signal.
+/// What is reused from signal to signal, `M` by the solver.
 #[derive(Debug, Default)]
-pub(super) struct Workspace {
-    pub solution: Solution,
-    pub set: ActiveSet,
-    pub fksc: super::fksc::State,
-    pub correlations: Vec<f64>,
-    pub weights: Vec<f64>,
+struct Workspace<M> {
+    memory: M,
+    solution: Solution,
+    /// For codes that are cut down and fitted again.
+    set: ActiveSet,
     kept: Vec<usize>,
     /// The most nonzeros a block had so far.
     nonzeros: usize,
 }
 
 /// Codes of one block, in the layout of a sparse matrix.
-struct BlockCodes {
+pub(super) struct BlockCodes {
     ends: Vec<usize>,
     atoms: Vec<u32>,
     weights: Vec<f64>,
@@ -61,13 +60,22 @@ struct BlockCodes {
 }
 
 impl BlockCodes {
-    fn with_capacity(signals: usize, nonzeros: usize) -> Self {
+    pub fn with_capacity(signals: usize, nonzeros: usize) -> Self {
         Self {
             ends: Vec::with_capacity(signals),
             atoms: Vec::with_capacity(nonzeros),
             weights: Vec::with_capacity(nonzeros),
             reports: Vec::with_capacity(signals),
         }
+    }
+
+    /// Adds the code of the next signal.
+    #[inline(always)]
+    pub fn push(&mut self, solution: &Solution, report: SignalReport) {
+        self.atoms.extend_from_slice(&solution.atoms);
+        self.weights.extend_from_slice(&solution.weights);
+        self.ends.push(self.atoms.len());
+        self.reports.push(report);
     }
 }
 
@@ -90,19 +98,32 @@ pub(super) fn map_blocks<S: Default + Send, T: Send>(
     (0..signals.div_ceil(BLOCK)).into_par_iter().map(run).collect()
 }
 
-/// Codes one signal.
+/// A signal that waits for its code.
+pub(super) struct Waiting<'a, S> {
+    /// Its place in the block.
+    pub index: usize,
+    pub similarities: S,
+    /// A code to start from, possibly empty.
+    pub start: Code<'a>,
+}
+
+/// Codes one signal after the other. To be inlined, so that it is compiled for the CPU's vectors.
 pub(super) trait Solver: Sync {
     /// Where similarities come from.
     type Block: SimilarityBlock;
+    /// What is reused from signal to signal.
+    type Memory: Default + Send;
 
-    /// Leaves the code in the workspace; `start` is a code to start from, possibly empty. To be inlined, so
-    /// that it is compiled for the CPU's vectors.
+    /// Does what is better done for all signals of a block at once.
+    fn begin(&self, _block: &Self::Block, _memory: &mut Self::Memory) {}
+
+    /// Leaves the code in `solution`.
     fn solve(
         &self,
         problem: &Lasso<'_>,
-        similarities: <Self::Block as SimilarityBlock>::Row<'_>,
-        start: Code<'_>,
-        workspace: &mut Workspace,
+        signal: Waiting<'_, <Self::Block as SimilarityBlock>::Row<'_>>,
+        memory: &mut Self::Memory,
+        solution: &mut Solution,
     ) -> SignalReport;
 }
 
@@ -115,7 +136,7 @@ pub(super) fn code_each<S: Solver>(
     solver: &S,
 ) -> Result<Codes> {
     let gram = dictionary.gram()?;
-    let code_block = |(block, workspace): &mut (S::Block, Workspace), range: Range<usize>| {
+    let code_block = |(block, workspace): &mut (S::Block, Workspace<S::Memory>), range: Range<usize>| {
         block.fill(dictionary, gram, signals, range.clone())?;
         let block = CodeBlock { dictionary, gram, options, solver, block, signals: range, start, workspace };
         Ok(Arch::new().dispatch(block))
@@ -133,7 +154,7 @@ struct CodeBlock<'a, S: Solver> {
     block: &'a S::Block,
     signals: Range<usize>,
     start: Option<&'a Codes>,
-    workspace: &'a mut Workspace,
+    workspace: &'a mut Workspace<S::Memory>,
 }
 
 impl<S: Solver> NullaryFnOnce for CodeBlock<'_, S> {
@@ -143,8 +164,9 @@ impl<S: Solver> NullaryFnOnce for CodeBlock<'_, S> {
     fn call(self) -> BlockCodes {
         let Self { dictionary, gram, options, solver, block, signals, start, workspace } = self;
         let mut codes = BlockCodes::with_capacity(signals.len(), workspace.nonzeros);
-        for (i, signal) in signals.enumerate() {
-            let own = block.self_similarity(i);
+        solver.begin(block, &mut workspace.memory);
+        for (index, signal) in signals.enumerate() {
+            let own = block.self_similarity(index);
             let problem = Lasso {
                 gram,
                 self_similarity: own,
@@ -152,16 +174,15 @@ impl<S: Solver> NullaryFnOnce for CodeBlock<'_, S> {
                 tolerance: options.tolerance.get() * own.abs().sqrt(),
                 max_rounds: options.max_rounds,
             };
-            let similarities = block.row(dictionary, gram, i);
+            let similarities = block.row(dictionary, gram, index);
             let start = start.map_or((&[][..], &[][..]), |codes| codes.row(signal));
-            let mut report = solver.solve(&problem, similarities, start, workspace);
+            let waiting = Waiting { index, similarities, start };
+            let Workspace { memory, solution, .. } = &mut *workspace;
+            let mut report = solver.solve(&problem, waiting, memory, solution);
             if let Some(most) = options.max_nonzeros {
                 keep_largest(&problem, similarities, workspace, most, &mut report);
             }
-            codes.atoms.extend_from_slice(&workspace.solution.atoms);
-            codes.weights.extend_from_slice(&workspace.solution.weights);
-            codes.ends.push(codes.atoms.len());
-            codes.reports.push(report);
+            codes.push(&workspace.solution, report);
         }
         workspace.nonzeros = workspace.nonzeros.max(codes.atoms.len());
         codes
@@ -172,7 +193,7 @@ impl<S: Solver> NullaryFnOnce for CodeBlock<'_, S> {
 fn keep_largest(
     problem: &Lasso<'_>,
     similarities: impl Similarities,
-    workspace: &mut Workspace,
+    workspace: &mut Workspace<impl Default>,
     most: usize,
     report: &mut SignalReport,
 ) {
@@ -180,14 +201,10 @@ fn keep_largest(
     if solution.atoms.len() <= most {
         return;
     }
-    order.clear();
-    order.extend(0..solution.atoms.len());
     // What a weight contributes to the fit grows with its atom.
     let size =
         |entry: usize| solution.weights[entry].abs() * problem.gram.norm(solution.atoms[entry] as usize);
-    order.sort_unstable_by(|a, b| size(*b).total_cmp(&size(*a)).then(a.cmp(b)));
-    order.truncate(most);
-    order.sort_unstable();
+    choose_largest(order, solution.atoms.len(), most, size);
     set.clear();
     for &kept in order.iter() {
         let position = problem.gram.rank[solution.atoms[kept] as usize] as usize;
@@ -202,7 +219,26 @@ fn keep_largest(
     report.exit = if solved { ExitReason::Truncated } else { ExitReason::MaxRounds };
 }
 
-fn concatenate(blocks: Vec<BlockCodes>, signals: usize, atoms: usize) -> Codes {
+/// Fills `chosen` with the `most` largest of `0..count` by size, in ascending order; of equals the first.
+#[inline(always)]
+pub(super) fn choose_largest(
+    chosen: &mut Vec<usize>,
+    count: usize,
+    most: usize,
+    size: impl Fn(usize) -> f64,
+) {
+    chosen.clear();
+    chosen.extend(0..count);
+    if most >= count {
+        return;
+    }
+    chosen.select_nth_unstable_by(most, |a, b| size(*b).total_cmp(&size(*a)).then(a.cmp(b)));
+    chosen.truncate(most);
+    chosen.sort_unstable();
+}
+
+/// Puts the codes of consecutive blocks together.
+pub(super) fn concatenate(blocks: Vec<BlockCodes>, signals: usize, atoms: usize) -> Codes {
     let nonzeros = blocks.iter().map(|block| block.atoms.len()).sum();
     let mut starts = Vec::with_capacity(signals + 1);
     let mut indices = Vec::with_capacity(nonzeros);

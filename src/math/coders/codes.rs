@@ -10,7 +10,7 @@ pub enum ExitReason {
     Converged,
     /// The rounds allowed were used up first.
     MaxRounds,
-    /// More nonzeros than allowed; the largest were kept and fitted again.
+    /// As many nonzeros as allowed, and more would have been used.
     Truncated,
 }
 
@@ -26,7 +26,8 @@ pub struct SignalReport {
     pub rounds: u32,
     /// Single weights that were updated (eq. 9).
     pub updates: u64,
-    /// The largest violation of the optimality conditions; 0 at the exact solution.
+    /// The largest violation of the optimality conditions of what the coder minimises; 0 at the exact
+    /// solution.
     pub gap: f64,
     /// Why the coder stopped.
     pub exit: ExitReason,
@@ -42,6 +43,18 @@ pub struct Codes {
 }
 
 impl Codes {
+    /// Codes over `atoms` atoms from single ones with their reports.
+    pub fn from_rows<'a>(atoms: usize, rows: impl IntoIterator<Item = (Code<'a>, SignalReport)>) -> Self {
+        let (mut starts, mut indices, mut data, mut reports) = (vec![0], Vec::new(), Vec::new(), Vec::new());
+        for ((atoms, weights), report) in rows {
+            indices.extend_from_slice(atoms);
+            data.extend_from_slice(weights);
+            starts.push(indices.len());
+            reports.push(report);
+        }
+        Self { weights: CsMatI::new((reports.len(), atoms), starts, indices, data), reports }
+    }
+
     /// The codes, in the order of the signals.
     pub fn rows(&self) -> impl Iterator<Item = Code<'_>> {
         (0..self.reports.len()).map(|row| self.row(row))
@@ -61,6 +74,11 @@ impl Codes {
     /// The worst optimality gap of the batch.
     pub fn worst_gap(&self) -> f64 {
         self.reports.iter().fold(0.0, |worst, report| report.gap.max(worst))
+    }
+
+    /// Single weights that were updated.
+    pub fn updates(&self) -> u64 {
+        self.reports.iter().map(|report| report.updates).sum()
     }
 
     /// The nonzeros of the batch.

@@ -19,11 +19,11 @@
 use std::marker::PhantomData;
 
 use super::active_set::ActiveSet;
-use super::batch::{Solver, Workspace, code_each};
+use super::batch::{Solution, Solver, Waiting, code_each};
 use super::codes::{Code, Codes, ExitReason, SignalReport};
 use super::lasso::Lasso;
 use super::similarities::{ExactBlock, ScreenedBlock, Similarities, SimilarityBlock};
-use super::{Coder, CoderOptions};
+use super::{Coder, CoderOptions, Form, L1_OPTIONS};
 use crate::math::gram::GROUP;
 use crate::math::signals::add_scaled;
 use crate::math::{PreparedDictionary, Result, Signals};
@@ -41,6 +41,14 @@ pub struct Fksc;
 impl Coder for Fksc {
     fn name(&self) -> &'static str {
         "fksc"
+    }
+
+    fn heeds(&self) -> &'static [&'static str] {
+        L1_OPTIONS
+    }
+
+    fn form(&self) -> Form {
+        Form::L1
     }
 
     fn encode(
@@ -75,18 +83,18 @@ struct TwoStages<B>(PhantomData<fn() -> B>);
 
 impl<B: SimilarityBlock> Solver for TwoStages<B> {
     type Block = B;
+    type Memory = (ActiveSet, State);
 
     #[inline(always)]
     fn solve(
         &self,
         problem: &Lasso<'_>,
-        similarities: B::Row<'_>,
-        start: Code<'_>,
-        workspace: &mut Workspace,
+        signal: Waiting<'_, B::Row<'_>>,
+        (set, state): &mut (ActiveSet, State),
+        solution: &mut Solution,
     ) -> SignalReport {
-        let Workspace { solution, set, fksc, .. } = workspace;
         set.clear();
-        let report = Run { problem, similarities, set, state: fksc }.solve(start);
+        let report = Run { problem, similarities: signal.similarities, set, state }.solve(signal.start);
         set.write_solution(problem, solution);
         report
     }
@@ -95,7 +103,7 @@ impl<B: SimilarityBlock> Solver for TwoStages<B> {
 /// Memory reused from signal to signal. Positions are those of the gram matrix; `candidates` lists
 /// the positions predicted to be nonzero, and the vectors after it run over candidates.
 #[derive(Debug, Default)]
-pub(super) struct State {
+struct State {
     candidates: Vec<u32>,
     /// Whether all positions are candidates, in order.
     all: bool,

@@ -4,11 +4,11 @@
 //! Deviations: `K_ii` need not be 1 (`w_i = soft_lambda(z_i) / K_ii`), and it stops by the
 //! optimality gap instead of by the change of `w`, which can be small far from the optimum.
 
-use super::batch::{Solver, Workspace, code_each};
-use super::codes::{Code, Codes, ExitReason, SignalReport};
+use super::batch::{Solution, Solver, Waiting, code_each};
+use super::codes::{Codes, ExitReason, SignalReport};
 use super::lasso::{Lasso, soft_threshold};
 use super::similarities::ExactBlock;
-use super::{Coder, CoderOptions};
+use super::{Coder, CoderOptions, Form, L1_OPTIONS};
 use crate::math::signals::dot;
 use crate::math::{PreparedDictionary, Result, Signals};
 
@@ -19,6 +19,14 @@ pub struct Ksc;
 impl Coder for Ksc {
     fn name(&self) -> &'static str {
         "ksc"
+    }
+
+    fn heeds(&self) -> &'static [&'static str] {
+        L1_OPTIONS
+    }
+
+    fn form(&self) -> Form {
+        Form::L1
     }
 
     fn encode(
@@ -33,16 +41,18 @@ impl Coder for Ksc {
 
 impl Solver for Ksc {
     type Block = ExactBlock;
+    /// Correlations and weights of all atoms.
+    type Memory = (Vec<f64>, Vec<f64>);
 
     #[inline(always)]
     fn solve(
         &self,
         problem: &Lasso<'_>,
-        similarities: &[f64],
-        _start: Code<'_>,
-        workspace: &mut Workspace,
+        signal: Waiting<'_, &[f64]>,
+        (correlations, weights): &mut (Vec<f64>, Vec<f64>),
+        solution: &mut Solution,
     ) -> SignalReport {
-        let Workspace { solution, correlations, weights, .. } = workspace;
+        let similarities = signal.similarities;
         let atoms = problem.gram.atoms;
         weights.clear();
         weights.resize(atoms, 0.0);
@@ -90,13 +100,7 @@ fn gap(
     correlations: &mut Vec<f64>,
 ) -> (f64, bool) {
     correlations.clear();
-    let (mut largest, mut optimal) = (0.0f64, true);
-    for (i, weight) in weights.iter().enumerate() {
-        let correlation = similarities[i] - dot(problem.gram.row(i), weights);
-        let violation = problem.violation(*weight, correlation);
-        largest = largest.max(violation);
-        optimal &= violation <= problem.accepted(i);
-        correlations.push(correlation);
-    }
-    (largest, optimal)
+    let correlation = |i: usize| similarities[i] - dot(problem.gram.row(i), weights);
+    correlations.extend((0..weights.len()).map(correlation));
+    problem.gap(weights, correlations)
 }

@@ -38,6 +38,19 @@ impl Lasso<'_> {
         0.5 * (self.self_similarity - explained) + self.lambda * norm
     }
 
+    /// The objective of a code given by positions and weights, and the largest correlation among its atoms.
+    #[inline(always)]
+    pub fn judge(&self, similarities: &[f64], positions: &[u32], weights: &[f64]) -> (f64, f64) {
+        let mut largest = 0.0f64;
+        let entries = positions.iter().zip(weights).map(|(position, weight)| {
+            let (similarity, row) = (similarities[*position as usize], self.gram.row(*position as usize));
+            let fitted: f64 = positions.iter().zip(weights).map(|(other, w)| w * row[*other as usize]).sum();
+            largest = largest.max((similarity - fitted).abs());
+            (similarity, *weight, similarity - fitted)
+        });
+        (self.objective(entries), largest)
+    }
+
     /// The violation that is accepted of the atom at a position: correlations scale with its norm.
     #[inline(always)]
     pub fn accepted(&self, position: usize) -> f64 {
@@ -52,6 +65,18 @@ impl Lasso<'_> {
         } else {
             (correlation - self.lambda.copysign(weight)).abs()
         }
+    }
+
+    /// The largest violation, and whether all are accepted, from weights and correlations of all atoms.
+    #[inline(always)]
+    pub fn gap(&self, weights: &[f64], correlations: &[f64]) -> (f64, bool) {
+        let (mut largest, mut optimal) = (0.0f64, true);
+        for (position, (weight, correlation)) in weights.iter().zip(correlations).enumerate() {
+            let violation = self.violation(*weight, *correlation);
+            largest = largest.max(violation);
+            optimal &= violation <= self.accepted(position);
+        }
+        (largest, optimal)
     }
 }
 

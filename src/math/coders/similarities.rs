@@ -81,6 +81,16 @@ pub(super) struct ExactBlock {
 }
 
 impl ExactBlock {
+    /// How many atoms there are.
+    pub fn atoms(&self) -> usize {
+        self.atoms
+    }
+
+    /// The similarities of all signals, one signal after the other.
+    pub fn all(&self) -> &[f64] {
+        &self.values
+    }
+
     /// All similarities of the block's signal `i`.
     pub fn similarities(&self, i: usize) -> &[f64] {
         &self.values[i * self.atoms..(i + 1) * self.atoms]

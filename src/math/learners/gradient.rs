@@ -6,106 +6,42 @@
 //! nonzeros of `W` and `M`. The step divides `G_j` by the curvature `M_jj alpha_jj`.
 
 use rayon::prelude::*;
-use sprs::CsMatI;
 
-use super::Task;
+use super::step::{Step, Weights, entries};
 use crate::math::coders::Codes;
 use crate::math::exp::vectorised;
 use crate::math::gram::Gram;
-use crate::math::prepared::centre;
 use crate::math::signals::{Rows, add_all_scaled, add_scaled, long_dot};
-use crate::math::{Dictionary, PreparedDictionary, Result};
+use crate::math::{PreparedDictionary, Result};
 
 const MAX_HALVINGS: i32 = 12;
 
-type Sparse = CsMatI<f64, u32, usize>;
-
-/// Takes steps on the atoms of one learning task.
-pub(super) struct Step<'a> {
-    task: &'a Task<'a>,
-    centre: Vec<f64>,
-    /// The signals minus the centre.
-    signals: Rows,
-    norm_limit: Option<f64>,
+/// Halves the step until the loss falls; gives the atoms as they were if it never does.
+pub(super) fn descend(
+    step: &Step<'_>,
+    current: &PreparedDictionary,
+    codes: &Codes,
+) -> Result<PreparedDictionary> {
+    let weights = step.weights(codes);
+    let gradient = step.scaled_gradient(current, &weights)?;
+    let before = step.coded_loss(codes);
+    // A step moves atoms little, so those that were similar still are.
+    let order = &current.gram()?.order;
+    let moved = |length: f64| {
+        let mut atoms = current.dictionary().atoms().to_vec();
+        add_scaled(&mut atoms, -length, &gradient);
+        step.prepare(atoms, Some(order))
+    };
+    for halvings in 0..MAX_HALVINGS {
+        let there = moved(0.5f64.powi(halvings))?;
+        if step.loss(&there, &weights)? < before {
+            return Ok(there);
+        }
+    }
+    moved(0.0)
 }
 
-/// Codes as a step needs them.
-struct Weights {
-    /// One row per atom: the signals that use it, with `w_ij`.
-    by_atom: Sparse,
-    /// `W' diag(c) W`.
-    overlaps: Sparse,
-}
-
-impl<'a> Step<'a> {
-    pub fn new(task: &'a Task<'a>) -> Result<Self> {
-        let centre = centre(task.kernel.as_ref(), &task.signals);
-        let mut signals = Rows::default();
-        signals.fill(task.signals.rows(), &centre, 0)?;
-        let mean_square = signals.squares.iter().sum::<f64>() / signals.len() as f64;
-        let norm_limit = task.kernel.atom_norm_limit(mean_square);
-        Ok(Self { task, centre, signals, norm_limit })
-    }
-
-    /// Readies atoms for coding the task's signals.
-    ///
-    /// `order` keeps similar atoms together; it is found anew where none is given.
-    pub fn prepare(&self, mut atoms: Vec<f64>, order: Option<&[u32]>) -> Result<PreparedDictionary> {
-        self.limit_norms(&mut atoms);
-        let Task { kernel, lambda, .. } = self.task;
-        let dictionary = Dictionary::new(atoms, self.signals.dim, kernel.clone(), *lambda, None)?;
-        PreparedDictionary::with_centre(dictionary, self.centre.clone(), order.map(<[u32]>::to_vec))
-    }
-
-    /// Moves the atoms downhill, then puts signals in place of atoms that are not needed.
-    pub fn take(
-        &self,
-        current: &PreparedDictionary,
-        codes: &Codes,
-        reseeds: &[(usize, usize)],
-    ) -> Result<PreparedDictionary> {
-        let moved = self.descend(current, codes)?;
-        if reseeds.is_empty() {
-            return Ok(moved);
-        }
-        let (dim, mut atoms) = (self.signals.dim, moved.dictionary().atoms().to_vec());
-        for (atom, signal) in reseeds {
-            atoms[atom * dim..(atom + 1) * dim].copy_from_slice(self.task.signals.row(*signal));
-        }
-        self.prepare(atoms, None)
-    }
-
-    /// Halves the step until the loss falls; gives the atoms as they were if it never does.
-    fn descend(&self, current: &PreparedDictionary, codes: &Codes) -> Result<PreparedDictionary> {
-        let weights = self.weights(codes);
-        let gradient = self.scaled_gradient(current, &weights)?;
-        let before = self.coded_loss(codes);
-        // A step moves atoms little, so those that were similar still are.
-        let order = &current.gram()?.order;
-        let moved = |step: f64| {
-            let mut atoms = current.dictionary().atoms().to_vec();
-            add_scaled(&mut atoms, -step, &gradient);
-            self.prepare(atoms, Some(order))
-        };
-        for halvings in 0..MAX_HALVINGS {
-            let there = moved(0.5f64.powi(halvings))?;
-            if self.loss(&there, &weights)? < before {
-                return Ok(there);
-            }
-        }
-        moved(0.0)
-    }
-
-    fn weights(&self, codes: &Codes) -> Weights {
-        let by_atom: Sparse = codes.weights.transpose_view().to_csr();
-        let mut counted = codes.weights.clone();
-        for (mut row, count) in counted.outer_iterator_mut().zip(&self.task.counts) {
-            row.iter_mut().for_each(|(_, weight)| *weight *= count);
-        }
-        let overlaps = &by_atom * &counted;
-        Weights { by_atom, overlaps }
-    }
-
+impl Step<'_> {
     /// `k(y_i, x_j)` for a pair of centred rows.
     #[inline(always)]
     fn similarity(&self, signal: usize, atoms: &Rows, atom: usize) -> f64 {
@@ -200,23 +136,4 @@ impl<'a> Step<'a> {
         add_scaled(out, own, atoms.row(atom));
         curvature
     }
-
-    /// Shrinks atoms that are longer than the kernel allows.
-    fn limit_norms(&self, atoms: &mut [f64]) {
-        let Some(limit) = self.norm_limit else { return };
-        for atom in atoms.chunks_exact_mut(self.signals.dim) {
-            let norm = long_dot(atom, atom).sqrt();
-            if norm > limit {
-                atom.iter_mut().for_each(|value| *value *= limit / norm);
-            }
-        }
-    }
-}
-
-/// The entries of one row.
-#[inline(always)]
-fn entries(matrix: &Sparse, row: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
-    let range = matrix.indptr().outer_inds_sz(row);
-    let (indices, data) = (&matrix.indices()[range.clone()], &matrix.data()[range]);
-    indices.iter().zip(data).map(|(i, value)| (*i as usize, *value))
 }

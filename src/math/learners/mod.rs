@@ -2,9 +2,12 @@
 //!
 //! To add a learner: a file beside this one that implements [`Learner`], and a line in `all`.
 
+mod alternation;
 mod gradient;
 mod kscdl;
 mod options;
+mod scdl;
+mod step;
 
 use std::fmt::Debug;
 use std::ops::ControlFlow;
@@ -12,6 +15,7 @@ use std::sync::Arc;
 
 pub use kscdl::Kscdl;
 pub use options::LearnerOptions;
+pub use scdl::Scdl;
 
 use super::kernels::unknown;
 use super::{Dictionary, Kernel, Result, Sample, Signals};
@@ -20,6 +24,11 @@ use super::{Dictionary, Kernel, Result, Sample, Signals};
 pub trait Learner: Debug + Send + Sync {
     /// The name users write.
     fn name(&self) -> &'static str;
+
+    /// The kernel it is made for, where it is only one.
+    fn only_kernel(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Learns from the given signals.
     fn learn(&self, task: &Task<'_>, observer: &dyn Observer) -> Result<Dictionary>;
@@ -71,8 +80,8 @@ impl Observer for () {
 }
 
 /// Every learner. The first is the default.
-fn all() -> [Arc<dyn Learner>; 1] {
-    [Arc::new(Kscdl)]
+fn all() -> [Arc<dyn Learner>; 2] {
+    [Arc::new(Kscdl), Arc::new(Scdl)]
 }
 
 /// The names of all learners, the default first.

@@ -9,7 +9,7 @@ use crate::math::{Dictionary, Kernel, MathError, Positive, Result, Sample, Signa
 #[derive(Debug, Clone, PartialEq)]
 pub struct LearnerOptions {
     atoms: usize,
-    kernel: String,
+    kernel: Option<String>,
     sigma: Option<f64>,
     degree: Option<f64>,
     constant: Option<f64>,
@@ -25,7 +25,7 @@ impl Default for LearnerOptions {
     fn default() -> Self {
         Self {
             atoms: Self::DEFAULT_ATOMS,
-            kernel: kernels::names()[0].to_string(),
+            kernel: None,
             sigma: None,
             degree: None,
             constant: None,
@@ -67,7 +67,7 @@ impl LearnerOptions {
     /// Sets the kernel by name.
     pub fn with_kernel(mut self, kernel: &str) -> Result<Self> {
         kernels::build(kernel, &|_| None)?;
-        self.kernel = kernel.to_string();
+        self.kernel = Some(kernel.to_string());
         Ok(self)
     }
 
@@ -147,10 +147,23 @@ impl LearnerOptions {
         self.seed
     }
 
+    /// The name of the kernel: the learner's own where none is set; an error where another one is.
+    pub fn kernel_name(&self) -> Result<&str> {
+        let only = learners::by_name(&self.learner)?.only_kernel();
+        match (&self.kernel, only) {
+            (Some(kernel), Some(only)) if kernel != only => {
+                let requirement = "linear, which is all that the learner scdl knows";
+                Err(MathError::Parameter { name: "kernel", value: kernel.clone(), requirement })
+            }
+            (Some(kernel), _) => Ok(kernel),
+            (None, only) => Ok(only.unwrap_or(kernels::names()[0])),
+        }
+    }
+
     /// The kernel for these signals: the width of RBF, where it is not set, is the median distance
     /// between signals.
     pub fn kernel(&self, signals: &Signals<'_>) -> Result<std::sync::Arc<dyn Kernel>> {
-        kernels::build(&self.kernel, &|name| match name {
+        kernels::build(self.kernel_name()?, &|name| match name {
             "sigma" => Some(self.sigma.unwrap_or_else(|| median_distance(signals))),
             "degree" => self.degree,
             "constant" => self.constant,

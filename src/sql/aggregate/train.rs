@@ -109,6 +109,7 @@ pub(super) fn learner_options(options: &Options) -> Result<LearnerOptions> {
         if let Some(sample) = sample {
             learner_options = learner_options.with_sample(sample)?;
         }
+        learner_options.kernel_name()?;
         Ok(learner_options)
     };
     build().map_err(|error| option_error(options.function(), error))
@@ -251,7 +252,7 @@ static DOCUMENTATION: LazyLock<Documentation> = LazyLock::new(|| {
             ("v", "A list of integers or floats; all rows of one length."),
             (
                 "options",
-                "atoms: how many (64, at most 8192); kernel: 'rbf' (default), 'linear' or 'polynomial'; sigma: width of rbf (default: the median distance between rows); degree, constant: of polynomial (2, 1); lambda: penalty on weights (default: 0.1 of the mean self-similarity); learner: 'kscdl'; max_iter: most rounds (30); tolerance: relative fall of the objective that ends learning (1e-3); sample: distinct rows learned from (4096); seed: of the sample (0).",
+                "atoms: how many (64, at most 8192); kernel: 'rbf' (default), 'linear' or 'polynomial'; sigma: width of rbf (default: the median distance between rows); degree, constant: of polynomial (2, 1); lambda: penalty on weights (default: 0.1 of the mean self-similarity); learner: 'kscdl' (default) or 'scdl', which learns linear dictionaries; max_iter: most rounds (30); tolerance: relative fall of the objective that ends learning (1e-3); sample: distinct rows learned from (4096); seed: of the sample (0).",
             ),
         ],
     )

@@ -1,0 +1,135 @@
+//! `sparrow evaluate`: what coders make of a table at equal compression ratios, on rows that the
+//! dictionary was not learned from.
+
+mod input;
+mod page;
+mod report;
+mod search;
+mod trial;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+
+use super::parse::parse_count;
+use crate::math::metrics::DEFAULT_NECR_TOLERANCE;
+use crate::math::{CoderOptions, coders};
+use input::{Split, Tables};
+use trial::{Setting, Trial};
+
+#[derive(Debug, Args)]
+pub(super) struct EvaluateArguments {
+    /// A Parquet file or folder, or a query that gives a column of vectors
+    table: String,
+    /// The column of vectors [default: the only one]
+    #[arg(long)]
+    column: Option<String>,
+    #[command(flatten)]
+    split: Split,
+    /// The coders to compare, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "fksc,komp,lpm,kfmc,ksr_l21,cd", value_parser = known_coder)]
+    coders: Vec<String>,
+    /// Atoms of the dictionaries
+    #[arg(long, default_value = "64", value_parser = parse_count::<8192>)]
+    atoms: usize,
+    /// Width of the RBF kernel [default: the median distance between training rows]
+    #[arg(long)]
+    sigma: Option<f64>,
+    /// Penalty while learning [default: 0.1 of the mean self-similarity]
+    #[arg(long)]
+    train_lambda: Option<f64>,
+    /// Most rounds of learning
+    #[arg(long, default_value = "30", value_parser = parse_count::<1_000_000>)]
+    max_iter: usize,
+    /// Distinct rows learned from, at most
+    #[arg(long, default_value = "4096", value_parser = parse_count::<1_000_000>)]
+    sample: usize,
+    /// Compression ratios to compare at, two numbers counted for every nonzero
+    #[arg(long, value_delimiter = ',', conflicts_with = "lambda")]
+    cr: Vec<f64>,
+    /// Penalties to compare at; coders without one get as many nonzeros as fksc needs there
+    #[arg(long, value_delimiter = ',')]
+    lambda: Vec<f64>,
+    /// Accepted optimality gap of the coders
+    #[arg(long, default_value_t = CoderOptions::DEFAULT_TOLERANCE)]
+    tolerance: f64,
+    /// Seeds to repeat everything with
+    #[arg(long, default_value = "1", value_parser = parse_count::<1000>)]
+    seeds: usize,
+    /// Divides all values by the largest magnitude among the training rows
+    #[arg(long)]
+    scale: bool,
+    /// A value counts as correct (NECR) if it is off by less
+    #[arg(long, default_value_t = DEFAULT_NECR_TOLERANCE)]
+    necr_tolerance: f64,
+    /// How the result is printed
+    #[arg(long, value_enum, default_value = "table")]
+    format: EvaluateFormat,
+    /// Writes the result to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Threads to use [default: all cores]
+    #[arg(long, value_parser = parse_count::<1024>)]
+    threads: Option<usize>,
+}
+
+/// How the result is printed.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum EvaluateFormat {
+    /// A line per coder and setting, with mean and spread over the seeds
+    Table,
+    /// A list of rows, one per coder, setting and seed
+    Json,
+    /// One page with charts that needs no network
+    Html,
+}
+
+/// Ratios compared at where neither ratios nor penalties are given.
+const DEFAULT_RATIOS: [f64; 4] = [20.0, 40.0, 60.0, 80.0];
+
+fn known_coder(name: &str) -> std::result::Result<String, String> {
+    coders::by_name(name).map(|coder| coder.name().to_string()).map_err(|error| error.to_string())
+}
+
+impl EvaluateArguments {
+    pub async fn run(&self) -> Result<()> {
+        let settings = self.settings()?;
+        let tables = Tables::read(self).await?;
+        let trials = (0..self.seeds as u64).map(|seed| {
+            eprintln!("seed {seed}: learning from {} rows", tables.train.len());
+            Trial::run(self, &tables, &settings, seed)
+        });
+        let trials = trials.collect::<Result<Vec<_>>>()?;
+        let text = match self.format {
+            EvaluateFormat::Table => report::table(self, &tables, &trials)?,
+            EvaluateFormat::Json => report::json(&trials)?,
+            EvaluateFormat::Html => page::render(self, &tables, &trials)?,
+        };
+        super::output::write_text(self.output.as_deref(), &text)
+    }
+
+    fn settings(&self) -> Result<Vec<Setting>> {
+        let positive = |name: &str, values: &[f64]| -> Result<()> {
+            let bad = values.iter().find(|value| !(**value > 0.0 && value.is_finite()));
+            ensure!(bad.is_none(), "--{name} must be greater than zero, not {}", bad.copied().unwrap_or(0.0));
+            Ok(())
+        };
+        positive("cr", &self.cr)?;
+        positive("lambda", &self.lambda)?;
+        positive("necr-tolerance", &[self.necr_tolerance])?;
+        if !self.lambda.is_empty() {
+            return Ok(self.lambda.iter().map(|lambda| Setting::Lambda(*lambda)).collect());
+        }
+        let ratios = if self.cr.is_empty() { &DEFAULT_RATIOS[..] } else { &self.cr };
+        Ok(ratios.iter().map(|ratio| Setting::Ratio(*ratio)).collect())
+    }
+
+    fn with_threads<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        let mut pool = rayon::ThreadPoolBuilder::new();
+        if let Some(threads) = self.threads {
+            pool = pool.num_threads(threads);
+        }
+        pool.build().context("cannot start the threads")?.install(work)
+    }
+}

@@ -1,0 +1,106 @@
+//! The figures as JSON and as a table.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+
+use super::EvaluateArguments;
+use super::input::Tables;
+use super::trial::{Figures, Trial};
+
+/// All rows of all seeds.
+pub(super) fn json(trials: &[Trial]) -> Result<String> {
+    let rows: Vec<&Figures> = trials.iter().flat_map(|trial| &trial.figures).collect();
+    Ok(serde_json::to_string_pretty(&rows)? + "\n")
+}
+
+/// The names of the columns of [`lines`].
+pub(super) const COLUMNS: [&str; 10] =
+    ["setting", "coder", "CR", "bytes", "NMAE", "NRMSE", "NECR", "objective", "nonzeros/row", "seconds"];
+
+/// One line per setting and coder, with the mean over the seeds and half the range where it matters.
+pub(super) fn lines(trials: &[Trial]) -> Vec<Vec<String>> {
+    let Some(first) = trials.first() else { return Vec::new() };
+    let line = |(i, head): (usize, &Figures)| {
+        let of = |figure: fn(&Figures) -> f64| trials.iter().map(move |trial| figure(&trial.figures[i]));
+        vec![
+            head.setting.clone(),
+            head.coder.to_string(),
+            rounded(mean(of(|f| f.cr)), 1),
+            rounded(mean(of(|f| f.bytes as f64)), 0),
+            spread(of(|f| f.nmae), 4),
+            spread(of(|f| f.nrmse), 4),
+            rounded(mean(of(|f| f.necr as f64)), 0),
+            rounded(mean(of(|f| f.objective)), 4),
+            rounded(mean(of(|f| f.nonzeros as f64 / f.rows as f64)), 2),
+            rounded(mean(of(|f| f.seconds)), 3),
+        ]
+    };
+    first.figures.iter().enumerate().map(line).collect()
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0), |(sum, count), value| (sum + value, count + 1));
+    sum / f64::from(count.max(1))
+}
+
+fn rounded(value: f64, digits: usize) -> String {
+    format!("{value:.digits$}")
+}
+
+/// The mean and, where there are several, half the range.
+fn spread(values: impl Iterator<Item = f64> + Clone, digits: usize) -> String {
+    let (low, high) = values
+        .clone()
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+    let middle = rounded(mean(values), digits);
+    if high > low { format!("{middle} ± {:.digits$}", (high - low) / 2.0) } else { middle }
+}
+
+/// A sentence about what was compared.
+pub(super) fn summary(arguments: &EvaluateArguments, tables: &Tables, trials: &[Trial]) -> String {
+    let skipped = tables.train.skipped + tables.test.skipped;
+    let left_out = if skipped > 0 {
+        format!(" {skipped} rows with missing or unusable values were left out.")
+    } else {
+        String::new()
+    };
+    format!(
+        "{} rows of length {} judged, {} learned from, {} atoms, {} seed{}; bytes are codes and dictionary as \
+         Parquet with zstd; CR counts two numbers per nonzero and no dictionary.{left_out}",
+        tables.test.len(),
+        tables.test.dim(),
+        tables.train.len(),
+        arguments.atoms,
+        trials.len(),
+        if trials.len() == 1 { "" } else { "s, mean ± half the range" },
+    )
+}
+
+/// The lines in columns of equal width.
+pub(super) fn table(arguments: &EvaluateArguments, tables: &Tables, trials: &[Trial]) -> Result<String> {
+    let lines = lines(trials);
+    let width = |column: usize| {
+        let cells = lines.iter().map(|line| line[column].chars().count());
+        cells.chain([COLUMNS[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
+    let mut text = String::new();
+    let mut write = |cells: &mut dyn Iterator<Item = &str>| -> Result<()> {
+        for (column, (cell, width)) in cells.zip(&widths).enumerate() {
+            let gap = if column == 0 { "" } else { "  " };
+            // Names to the left, numbers to the right.
+            match column {
+                0 | 1 => write!(text, "{gap}{cell:<width$}")?,
+                _ => write!(text, "{gap}{cell:>width$}")?,
+            }
+        }
+        Ok(writeln!(text)?)
+    };
+    write(&mut COLUMNS.into_iter())?;
+    for line in &lines {
+        write(&mut line.iter().map(String::as_str))?;
+    }
+    writeln!(text, "\n{}", summary(arguments, tables, trials))?;
+    Ok(text)
+}

@@ -1,0 +1,109 @@
+//! Learning by coding and stepping in turn, whatever the step.
+//!
+//! - Atoms start from training signals.
+//! - Atoms that no signal uses cannot improve, and atoms that repeat another are wasted: both restart from
+//!   the signals represented worst.
+//! - It has converged when the objective, which is what users pay for, no longer falls; the atoms of the
+//!   best round are kept.
+
+use super::step::Step;
+use super::{Observer, Progress, Task};
+use crate::math::coders::{CoderOptions, Codes, Fksc};
+use crate::math::gram::Gram;
+use crate::math::{Dictionary, MathError, PreparedDictionary, Result, Round, Training};
+
+/// Two atoms that differ by less than this share of the median difference count as one.
+const ALIKE: f64 = 0.0025;
+
+/// Learns for the learner called `learner`; `descend` moves the atoms for given codes.
+pub(super) fn alternate(
+    learner: &str,
+    task: &Task<'_>,
+    observer: &dyn Observer,
+    descend: impl Fn(&Step<'_>, &PreparedDictionary, &Codes) -> Result<PreparedDictionary>,
+) -> Result<Dictionary> {
+    let coding = CoderOptions::new(task.lambda)?;
+    let step = Step::new(task)?;
+    let mut training = Training { learner: learner.to_string(), ..Training::default() };
+    let mut current = step.prepare(task.signals.rows()[..task.atoms].concat(), None)?;
+    let alike = alike(current.gram()?);
+    let mut best: Option<(f64, Vec<f64>)> = None;
+    let mut before: Option<Codes> = None;
+    for round in 1..=task.max_rounds {
+        let codes = Fksc.encode_from(&current, &task.signals, &coding, before.as_ref())?;
+        let objective = weighted_objective(&codes, &task.counts);
+        if !objective.is_finite() {
+            return Err(MathError::Overflow { kernel: task.kernel.name() });
+        }
+        let nonzeros = codes.nonzeros() as u64;
+        let progress = Progress { round, max_rounds: task.max_rounds, objective, nonzeros };
+        if observer.on_round(&progress).is_break() {
+            return Err(MathError::Cancelled);
+        }
+        let lowest = best.as_ref().map_or(f64::INFINITY, |(lowest, _)| *lowest);
+        if objective < lowest {
+            best = Some((objective, current.dictionary().atoms().to_vec()));
+        }
+        // New atoms need a round to prove themselves.
+        let reseeded = training.history.last().is_none_or(|round| round.reseeded > 0);
+        training.converged = !reseeded && lowest - objective <= task.tolerance * lowest;
+        let last = training.converged || round == task.max_rounds;
+        // The second half of the rounds is for settling.
+        let reseeds = if last || 2 * round > task.max_rounds {
+            Vec::new()
+        } else {
+            reseeds(current.gram()?, &codes, &task.counts, alike)
+        };
+        training.history.push(Round { objective, nonzeros, reseeded: reseeds.len() as u32 });
+        if last {
+            break;
+        }
+        current = step.reseed(descend(&step, &current, &codes)?, &reseeds)?;
+        before = Some(codes);
+    }
+    let (_, atoms) = best.ok_or(MathError::Empty)?;
+    Dictionary::new(atoms, task.signals.dim(), task.kernel.clone(), task.lambda, Some(training))
+}
+
+fn weighted_objective(codes: &Codes, counts: &[f64]) -> f64 {
+    codes.reports.iter().zip(counts).map(|(report, count)| count * report.objective).sum()
+}
+
+/// Pairs every atom that no signal needs with one of the signals represented worst.
+fn reseeds(gram: &Gram, codes: &Codes, counts: &[f64], alike: f64) -> Vec<(usize, usize)> {
+    let idle = idle_atoms(gram, codes, alike);
+    let loss = |signal: &usize| counts[*signal] * codes.reports[*signal].objective;
+    let mut worst: Vec<usize> = if idle.is_empty() { Vec::new() } else { (0..counts.len()).collect() };
+    worst.sort_by(|a, b| loss(b).total_cmp(&loss(a)));
+    idle.into_iter().zip(worst).collect()
+}
+
+/// Atoms that no signal uses, and those that all but repeat an earlier one.
+fn idle_atoms(gram: &Gram, codes: &Codes, alike: f64) -> Vec<usize> {
+    let mut needed = vec![false; gram.atoms];
+    for atom in codes.weights.indices() {
+        needed[*atom as usize] = true;
+    }
+    for atom in 1..gram.atoms {
+        let repeats = |other: usize| needed[other] && difference(gram, atom, other) < alike;
+        needed[atom] = needed[atom] && !(0..atom).any(repeats);
+    }
+    (0..gram.atoms).filter(|atom| !needed[*atom]).collect()
+}
+
+/// The difference below which two atoms count as one: a small share of what signals usually differ by,
+/// since under some kernels all of them look alike.
+fn alike(signals: &Gram) -> f64 {
+    let pairs = (0..signals.atoms).flat_map(|i| (0..i).map(move |j| (i, j)));
+    let mut differences: Vec<f64> = pairs.map(|(i, j)| difference(signals, i, j)).collect();
+    if differences.is_empty() {
+        return 0.0;
+    }
+    let middle = differences.len() / 2;
+    ALIKE * *differences.select_nth_unstable_by(middle, f64::total_cmp).1
+}
+
+/// One minus the cosine of two atoms in the feature space.
+fn difference(gram: &Gram, i: usize, j: usize) -> f64 {
+    1.0 - gram.between(i, j) / (gram.norm(i) * gram.norm(j)).max(f64::MIN_POSITIVE)
+}

@@ -1,0 +1,180 @@
+//! Coding a column, as `sparse_encode` and `sparse_encode_jointly` do it: options and rows.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::ArrayRef;
+use datafusion::common::{Result, exec_err, plan_err};
+
+use super::arguments::{by_dictionary, for_each_group};
+use super::errors::{data_error, option_error};
+use super::options::{Kind, Known, Options};
+use crate::columnar::{ColumnarError, Row, VectorColumn, code_type, to_code_array};
+use crate::math::coders::{self, Form};
+use crate::math::{
+    Coder, CoderOptions, MathError, PreparedDictionary, Signals, check_vector as check_values,
+};
+use datafusion::logical_expr::ColumnarValue;
+
+/// What users may set.
+pub(super) const OPTIONS: Known = &[
+    ("lambda", Kind::Number),
+    ("coder", Kind::Text),
+    ("max_nonzeros", Kind::Count),
+    ("residual", Kind::Number),
+    ("tolerance", Kind::Number),
+    ("on_bad", Kind::Text),
+];
+
+/// The options with their values.
+pub(super) struct Settings {
+    function: &'static str,
+    coder: Arc<dyn Coder>,
+    lambda: Option<f64>,
+    max_nonzeros: Option<u64>,
+    residual: Option<f64>,
+    tolerance: Option<f64>,
+    bad_becomes_null: bool,
+}
+
+impl Settings {
+    /// `default_coder` is used where none is named.
+    pub fn new(options: &Options, default_coder: &str) -> Result<Self> {
+        let function = options.function();
+        let coder = options.text("coder")?;
+        let coder = coders::by_name(coder.as_deref().unwrap_or(default_coder));
+        let bad_becomes_null = match options.text("on_bad")?.as_deref() {
+            None | Some("error") => false,
+            Some("null") => true,
+            Some(other) => return plan_err!("{function}: unknown on_bad '{other}'; known: error, null"),
+        };
+        let settings = Self {
+            function,
+            coder: coder.map_err(|error| option_error(function, error))?,
+            lambda: options.number("lambda")?,
+            max_nonzeros: options.count("max_nonzeros")?,
+            residual: options.number("residual")?,
+            tolerance: options.number("tolerance")?,
+            bad_becomes_null,
+        };
+        settings.check_heeded()?;
+        // Refuses bad values before there is a dictionary to take the default lambda from.
+        settings.coder_options(1.0)?;
+        Ok(settings)
+    }
+
+    /// Whether a code depends on the other rows that are coded with it.
+    pub fn couples_rows(&self) -> bool {
+        self.coder.form() == Form::Coupled
+    }
+
+    /// The coder's name.
+    pub fn coder(&self) -> &'static str {
+        self.coder.name()
+    }
+
+    /// An option that makes no difference to the coder is a mistake.
+    fn check_heeded(&self) -> Result<()> {
+        let given = [
+            ("lambda", self.lambda.is_some()),
+            ("max_nonzeros", self.max_nonzeros.is_some()),
+            ("residual", self.residual.is_some()),
+            ("tolerance", self.tolerance.is_some()),
+        ];
+        let heeds = self.coder.heeds();
+        match given.iter().find(|(name, given)| *given && !heeds.contains(name)) {
+            Some((name, _)) => plan_err!(
+                "{}: coder '{}' has no option {name}; it has: {}",
+                self.function,
+                self.coder.name(),
+                heeds.join(", ")
+            ),
+            None => Ok(()),
+        }
+    }
+
+    fn coder_options(&self, default_lambda: f64) -> Result<CoderOptions> {
+        let build = || {
+            let mut options = CoderOptions::new(self.lambda.unwrap_or(default_lambda))?;
+            if let Some(most) = self.max_nonzeros {
+                options = options.with_max_nonzeros(usize::try_from(most).unwrap_or(usize::MAX))?;
+            }
+            if let Some(residual) = self.residual {
+                options = options.with_residual(residual)?;
+            }
+            if let Some(tolerance) = self.tolerance {
+                options = options.with_tolerance(tolerance)?;
+            }
+            Ok(options)
+        };
+        build().map_err(|error| option_error(self.function, error))
+    }
+
+    /// Codes `rows` vectors, each over its own row's dictionary; `names` are those of the two columns.
+    pub fn encode(
+        &self,
+        names: [&str; 2],
+        vectors: &ArrayRef,
+        dictionaries: &ColumnarValue,
+    ) -> Result<ColumnarValue> {
+        let [column, dictionary_column] = names;
+        let vectors = VectorColumn::new(vectors).map_err(|error| data_error(self.function, column, error))?;
+        let groups = by_dictionary(self.function, dictionary_column, dictionaries, vectors.len())?;
+        for_each_group(&groups, &code_type(), |dictionary, rows| {
+            self.encode_rows(column, &vectors, dictionary, rows)
+        })
+    }
+
+    /// Codes some rows over one dictionary.
+    fn encode_rows(
+        &self,
+        column: &str,
+        vectors: &VectorColumn,
+        dictionary: &PreparedDictionary,
+        rows: &[usize],
+    ) -> Result<ArrayRef> {
+        let dim = dictionary.dictionary().dim();
+        let mut signals = Vec::with_capacity(rows.len());
+        let mut present = Vec::with_capacity(rows.len());
+        for &row in rows {
+            let problem = match vectors.row(row) {
+                Row::Null => {
+                    present.push(false);
+                    continue;
+                }
+                Row::Values(values) if values.len() == dim => match check_values(values, row) {
+                    Ok(()) => {
+                        present.push(true);
+                        signals.push(values);
+                        continue;
+                    }
+                    Err(error) => ColumnarError::Math(error),
+                },
+                Row::NullElement { position, len } if len == dim => {
+                    ColumnarError::NullElement { row, position }
+                }
+                // Not bad data but the wrong dictionary: an error in any case.
+                Row::Values([]) => {
+                    return Err(data_error(self.function, column, MathError::EmptyVector { row }));
+                }
+                Row::Values(_) | Row::NullElement { .. } => {
+                    let found = vectors.elements(row).map_or(0, |elements| elements.len());
+                    let error = MathError::Dimension { row, found, dimension: dim };
+                    return Err(data_error(self.function, column, error));
+                }
+            };
+            if !self.bad_becomes_null {
+                return exec_err!(
+                    "{}({column}): {problem} (rows are counted within the batch); \
+                     {{on_bad: 'null'}} gives such rows a NULL code",
+                    self.function
+                );
+            }
+            present.push(false);
+        }
+        let options = self.coder_options(dictionary.dictionary().lambda())?;
+        let signals = Signals::new(signals).map_err(|error| data_error(self.function, column, error))?;
+        let codes = self.coder.encode(dictionary, &signals, &options);
+        let codes = codes.map_err(|error| data_error(self.function, column, error))?;
+        to_code_array(codes, &present).map_err(|error| data_error(self.function, column, error))
+    }
+}

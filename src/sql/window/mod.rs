@@ -1,0 +1,5 @@
+//! Window functions.
+
+mod encode_jointly;
+
+pub(super) use encode_jointly::EncodeJointly;
