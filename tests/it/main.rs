@@ -8,6 +8,7 @@ mod command;
 mod determinism;
 mod embedding;
 mod engine;
+mod evaluate;
 mod format;
 mod numerics;
 mod properties;

@@ -13,6 +13,8 @@ use crate::cli::page::{BarChart, LineChart, Page, Series};
 const SENSORS: usize = 4;
 /// Rows shown of each.
 const ROWS: usize = 600;
+/// Coders whose reconstructions are shown: more lines would hide each other.
+const CODERS: usize = 2;
 
 pub(super) fn render(arguments: &EvaluateArguments, tables: &Tables, trials: &[Trial]) -> Result<String> {
     let mut page = Page::new(&format!("Evaluation of {}", arguments.table));
@@ -30,11 +32,12 @@ pub(super) fn render(arguments: &EvaluateArguments, tables: &Tables, trials: &[T
 
 fn rates(page: &mut Page, arguments: &EvaluateArguments, trials: &[Trial]) {
     page.heading("Rate against distortion");
-    let figures = || trials.iter().flat_map(|trial| &trial.figures);
     let series = |x: fn(&Figures) -> f64, y: fn(&Figures) -> f64| {
         let of = |coder: &String| {
-            let mut points: Vec<(f64, f64)> =
-                figures().filter(|f| f.coder == coder.as_str()).map(|f| (x(f), y(f))).collect();
+            let points = (0..trials.first().map_or(0, |trial| trial.figures.len()))
+                .filter(|i| trials[0].figures[*i].coder == coder.as_str())
+                .map(|i| (mean(trials, i, x), mean(trials, i, y)));
+            let mut points: Vec<(f64, f64)> = points.collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             Series { name: coder.clone(), points }
         };
@@ -57,6 +60,11 @@ fn rates(page: &mut Page, arguments: &EvaluateArguments, trials: &[Trial]) {
     page.line_chart(&LineChart { log_y: true, ..chart("Time of coding", cr, "seconds", seconds) });
 }
 
+/// The mean over the seeds of a figure of line `i`.
+fn mean(trials: &[Trial], i: usize, figure: fn(&Figures) -> f64) -> f64 {
+    trials.iter().map(|trial| figure(&trial.figures[i])).sum::<f64>() / trials.len() as f64
+}
+
 fn reconstructions(page: &mut Page, tables: &Tables, trial: &Trial) {
     let Some(setting) = trial.figures.first().map(|figures| &figures.setting) else { return };
     page.heading(&format!("Originals and reconstructions at {setting}"));
@@ -68,7 +76,8 @@ fn reconstructions(page: &mut Page, tables: &Tables, trial: &Trial) {
             points: (0..rows).map(|row| (row as f64, values[row * dim + sensor])).collect(),
         };
         let original = series("original", tables.test.values());
-        let decoded = trial.pictures.iter().map(|picture| series(picture.coder, &picture.decoded));
+        let shown = trial.pictures.iter().take(CODERS);
+        let decoded = shown.map(|picture| series(picture.coder, &picture.decoded));
         page.line_chart(&LineChart {
             title: format!("Sensor {sensor}"),
             x_label: "row".to_string(),
@@ -109,7 +118,6 @@ fn convergence(page: &mut Page, trials: &[Trial]) {
             x_label: "round".to_string(),
             y_label: "objective".to_string(),
             series: series.collect(),
-            log_y: true,
             markers: true,
             ..LineChart::default()
         });

@@ -72,6 +72,8 @@ impl Page {
 fn is_numeric(rows: &[Vec<String>], column: usize) -> bool {
     let is_gap = |text: &str| matches!(text, "" | "-" | "–" | "—");
     let is_number = |text: &str| {
+        // A spread does not make a number less of one.
+        let text = text.split('±').next().unwrap_or(text);
         let bare = text.replace([',', '_', ' '], "").replace('−', "-");
         let without_unit = bare.trim_end_matches(|c: char| c.is_alphabetic() || "%×/²".contains(c));
         bare.parse::<f64>().or_else(|_| without_unit.parse::<f64>()).is_ok()
