@@ -26,7 +26,7 @@ STARTED = time.time()
 FAST, SLOW = ["fksc", "kfss", "komp", "lpm", "kfmc"], ["ksr_l21", "cd"]
 CODERS = FAST + SLOW
 NAMES = {"fksc": "FKSC", "kfss": "KFSS", "komp": "KOMP", "lpm": "LPM", "kfmc": "KFMC", "ksr_l21": "KSR-L2,1",
-         "cd": "CD", "ksc": "KSC", "foso": "FOSO"}
+         "cd": "CD", "ksc": "KSC", "foso": "FOSO", "alone": "FKSC, penalty alone"}
 
 
 def sparrow(*arguments):
@@ -42,7 +42,7 @@ def rows(sql):
 
 
 def evaluate(table, *arguments):
-    return json.loads(sparrow("evaluate", table, *arguments, "--format", "json"))
+    return json.loads(sparrow("evaluate", table, *arguments, "--threads", 2, "--format", "json"))
 
 
 def syn(dim, signals):
@@ -96,8 +96,10 @@ def table(header, lines):
     print()
 
 
-def significant(value):
-    return f"{value:.4g}"
+def claim(holds, text):
+    """A conclusion is printed only with what the figures say about it."""
+    print(text if holds else f"**Not so here:** {text}")
+    print()
 
 
 def table_1():
@@ -106,30 +108,32 @@ def table_1():
     real = {name: SETS[name] for name in (["METR-LA"] if QUICK else ["PlanetLab", "Guangzhou", "METR-LA"])}
     objectives, scaling = [], []
     for name, (path, split, dim, _) in real.items():
-        found = evaluate(path, *split, "--scale", "--atoms", dim, "--lambda", 0.1, "--coders", "fksc,ksc,kfss,foso")
+        found = evaluate(path, *split, "--scale", "--atoms", dim, "--lambda", 0.1, "--tolerance", 1e-7, "--coders", "fksc,ksc,kfss,foso")
         objectives.append((name, found))
     for dim in sizes:
         train, test = (1000, 500) if dim == 360 else (2 * dim, dim)
         found = evaluate(syn(dim, train + test), "--train-rows", train, "--atoms", dim, "--sigma", 20, "--train-lambda", 0.01,
-                         "--lambda", 0.01, "--coders", "fksc,ksc,kfss" + (",foso" if dim <= 600 else ""))
+                         "--lambda", 0.01, "--tolerance", 1e-7, "--coders", "fksc,ksc,kfss" + (",foso" if dim <= 600 else ""))
         objectives.append((f"Syn{dim}", found))
         scaling.append((dim, found))
     print("## Table 1: the objective of KSC and of FKSC\n")
     print("`sparrow evaluate TABLE --lambda L --coders fksc,ksc,kfss,foso`: the sum of "
           "`1/2 ||phi(y) - phi(X) w||^2 + lambda ||w||_1` over the test rows. Real tables: lambda 0.1, sigma the median "
           "distance; SynN: lambda 0.01, sigma 20, as in the paper. The dictionary is square.\n")
-    lines = []
+    lines, apart_at_most = [], 0
     for name, found in objectives:
         of = {row["coder"]: row["objective"] for row in found}
         apart = max(abs(of[c] - of["fksc"]) / of["fksc"] for c in ("ksc", "kfss"))
+        apart_at_most = max(apart, apart_at_most)
         first_order = f"{of['foso']:.4f}" if "foso" in of else "–"
         lines.append([name, f"{of['ksc']:.4f}", f"{of['fksc']:.4f}", f"{of['kfss']:.4f}", f"{apart:.0e}", first_order,
                       PAPER_OBJECTIVE.get(name, "–")])
     table(["data", "KSC", "FKSC", "KFSS", "largest relative difference of the three", "FOSO", "paper (KSC = FKSC)"], lines)
-    print("The paper does not say which lambda or scale its objectives of real tables belong to, so only equality can be "
-          "compared. FOSO is a first-order method: it stops after 5000 rounds, a little above the minimum.\n")
+    claim(apart_at_most < 1e-6, "KSC, FKSC and KFSS have one objective, as in the paper. The paper does not say which lambda or scale its "
+          "objectives of real tables belong to, nor whether they are sums, so only equality can be compared. FOSO is a first-order "
+          "method and stops close to the minimum.")
     print("## Figure 9: time and updates per signal as the size grows\n")
-    print("From the same runs, two threads: the time of coding over the number of signals, and updates of eq. 8.\n")
+    print("From the same runs (two threads, optimality gap 1e-7): the time of coding over the number of signals, and updates of eq. 8.\n")
     lines = []
     for dim, found in scaling:
         of = {row["coder"]: row for row in found}
@@ -140,11 +144,14 @@ def table_1():
                       f"{per_signal('ksc', 'updates'):.0f}", f"{per_signal('fksc', 'updates'):.0f}",
                       f"{100 * per_signal('fksc', 'updates') / per_signal('ksc', 'updates'):.2f} %"])
     table(["size", "KSC µs", "FKSC µs", "faster", "KSC updates", "FKSC updates", "share"], lines)
-    print("The paper: up to 90 % less time, that is 10x, with most updates skipped.\n")
+    faster = [next(r["seconds"] for r in found if r["coder"] == "ksc") / next(r["seconds"] for r in found if r["coder"] == "fksc")
+              for _, found in scaling]
+    claim(faster[-1] > faster[0], "The paper: up to 90 % less time, that is 10x, with most updates skipped, and more so as the size grows.")
 
 
-def mean(found, coder, setting, field):
-    return statistics.mean(row[field] for row in found if row["coder"] == coder and row["setting"] == setting)
+def figure(found, coder, setting, field):
+    """Of seed 0, which all coders have."""
+    return next(row[field] for row in found if row["coder"] == coder and row["setting"] == setting and row["seed"] == 0)
 
 
 def compare(name, entry, counted):
@@ -154,20 +161,25 @@ def compare(name, entry, counted):
         ratios = ratios[:1]
     same = [*split, "--scale", "--atoms", dim, "--cr", ",".join(map(str, ratios))]
     found = evaluate(path, *same, "--seeds", SEEDS, "--coders", ",".join(FAST))
-    found += evaluate(path, *same, "--seeds", 1, "--tolerance", 1e-4, "--coders", ",".join(SLOW))
+    found += evaluate(path, *same, "--seeds", 1, "--tolerance", 1e-3, "--coders", ",".join(SLOW))
     settings = [f"CR {ratio}" for ratio in ratios]
-    best = {s: min(mean(found, c, s, "nmae") for c in CODERS) for s in settings}
+    # The same penalties without a limit for every signal, as the paper does it.
+    penalties = [figure(found, "fksc", setting, "lambda") for setting in settings]
+    alone = evaluate(path, *split, "--scale", "--atoms", dim, "--lambda", ",".join(map(repr, penalties)), "--coders", "fksc")
+    for row, setting in zip(alone, settings):
+        found.append({**row, "coder": "alone", "setting": setting})
+    best = {s: min(figure(found, c, s, "nmae") for c in CODERS) for s in settings}
     lines = []
-    for coder in CODERS:
+    for coder in [CODERS[0], "alone", *CODERS[1:]]:
         line = [NAMES[coder]]
         for i, setting in enumerate(settings):
-            nmae = mean(found, coder, setting, "nmae")
+            nmae = figure(found, coder, setting, "nmae")
             shown = f"{nmae:.4f}"
             if nmae == best[setting]:
                 shown = f"**{shown}**"
-            paper = PAPER_NMAE.get(name, {}).get(coder)
+            paper = PAPER_NMAE.get(name, {}).get("fksc" if coder == "alone" else coder if coder != "fksc" else "")
             beside = f" ({paper[i]:.3f})" if paper else ""
-            line.append(f"{shown}{beside} / {mean(found, coder, setting, 'nrmse'):.4f} / {mean(found, coder, setting, 'necr'):.0f}")
+            line.append(f"{shown}{beside} / {figure(found, coder, setting, 'nrmse'):.4f} / {figure(found, coder, setting, 'necr')}")
         lines.append(line)
     print(f"### {name}\n")
     some = [row for row in found if row["coder"] == "fksc"]
@@ -176,20 +188,25 @@ def compare(name, entry, counted):
           f"between seeds. Real bytes at the first ratio: codes {some[0]['code_bytes']}, dictionary {some[0]['dictionary_bytes']}.\n")
     table(["coder", *settings], lines)
     for setting in settings:
-        counted.append((name, setting, mean(found, "fksc", setting, "nmae") / best[setting],
-                        min(CODERS, key=lambda c: mean(found, c, setting, "nmae"))))
+        counted.append((name, setting, figure(found, "fksc", setting, "nmae") / best[setting],
+                        min(CODERS, key=lambda c: figure(found, c, setting, "nmae")),
+                        figure(found, "alone", setting, "nmae") / best[setting]))
 
 
 def table_2():
     print("## Table 2: errors at equal compression ratios\n")
     print("`sparrow evaluate TABLE --scale --atoms N --cr ... --seeds 3 --coders " + ",".join(FAST) + "` and, for the slow ones, "
-          "`--seeds 1 --tolerance 1e-4 --coders " + ",".join(SLOW) + "`; N is the length of the vectors, everything else as it is by default (sigma the median distance between rows, learning lambda 0.1). "
-          "In every cell: NMAE (the paper's beside it where it has the table) / NRMSE / NECR at 0.001, mean over the seeds. Values are "
+          "`--seeds 1 --tolerance 1e-3 --coders " + ",".join(SLOW) + "`; N is the length of the vectors, everything else as it is by default (sigma the median distance between rows, learning lambda 0.1). "
+          "In every cell: NMAE (the paper's beside it where it has a table of that name) / NRMSE / NECR at 0.001, of the first seed, which all "
+          "coders have. The paper learned from other rows: its Traffic set is a longer part of the Guangzhou table (1440 rows to learn from "
+          "and 288 to judge by, where there are 375 and 125 here), its Syn360 another draw. Values are "
           "divided by the largest of the training rows. CR counts two numbers for every nonzero and no dictionary, as the paper does.\n")
     print("How it is made fair: kernel coders share one dictionary, learned by KSCDL from the training rows only, and code the same "
           "test rows with the same number of nonzeros; whoever has a penalty to choose (FKSC, KFSS, KFMC, KSR-L2,1, CD) may choose the "
-          "one whose codes decode best, and coders of the l1 form may keep the largest weights and fit them again, which is kinder to CD than "
-          "the paper was. CD works in the input space and has a linear dictionary of its own, learned by SCDL, which is "
+          "one whose codes decode best. FKSC, KFSS and CD may reach the ratio by their penalty alone, as in the paper, or by a smaller penalty "
+          "and a limit for every row, keeping the largest weights and fitting them again (`{lambda: ..., max_nonzeros: ...}`), whichever "
+          "decodes better: that is how one would use them, and it matters, so a line of its own shows FKSC with its penalty alone. KFMC and "
+          "KSR-L2,1 keep their largest weights as they are, which is how paper 1 describes them. CD works in the input space and has a linear dictionary of its own, learned by SCDL, which is "
           "problem 1 of the paper. The other papers learn or take their dictionaries differently (KFMC by gradient with ridge "
           "weights, KSR-L2,1 and KOMP take training samples, LPM learns an equiangular one); with those a table would compare "
           "dictionaries and coders at once, so here all kernel coders get the same atoms. That the atoms were learned with the l1 "
@@ -203,13 +220,17 @@ def table_2():
     print(f"**FKSC is first in {len(first)} and first or within 2 % of the first in {len(within)} of {len(counted)} settings.** "
           "Where it is not first:\n")
     table(["data", "ratio", "first", "FKSC is above it by"],
-          [[n, s, NAMES[b], f"{100 * (r - 1):.1f} %"] for n, s, r, b in counted if b not in ("fksc", "kfss")])
-    print("Why: at low ratios orthogonal matching pursuit is a strong rival, since least squares on the atoms it picks has no shrinkage. "
+          [[n, s, NAMES[b], f"{100 * (r - 1):.1f} %"] for n, s, r, b, _ in counted if b not in ("fksc", "kfss")])
+    alone = [c for c in counted if c[4] <= 1.02]
+    print(f"With its penalty alone FKSC is within 2 % of the first in {len(alone)} of {len(counted)}: where few nonzeros are left a large "
+          "penalty gives rows that are like no atom no nonzeros at all, while a limit for every row gives each its share.\n")
+    linear = [c for c in counted if c[0] == "Syn360" and c[3] == "cd"]
+    claim(linear, "Why: at low ratios orthogonal matching pursuit is a strong rival, since least squares on the atoms it picks has no shrinkage. "
           "SynN is made by linear maps of 20 monomials, so every group of signals fills a subspace of the input space, and a linear "
-          "dictionary, whose atoms combine freely, fits it better than any kernel: CD is first there.\n")
+          "dictionary, whose atoms combine freely, fits it better than the RBF kernel: CD is first there.")
     print("### PlanetLab split by node\n")
-    print("In the paper's split every test row has near copies among the training rows (the same node an hour earlier). Split by "
-          "node it has none; the order of the coders hardly changes.\n")
+    print("In the paper's split every test row has near copies among the training rows (the same node in an earlier slice). Split by "
+          "node it has none.\n")
     compare("PlanetLab by node", BY_NODE, [])
 
 
@@ -245,8 +266,10 @@ def figure_10():
             last = by_round[max(by_round)]
             lines.append([name, f"{share:g} N = {info['atoms']}", *(f"{by_round.get(r, last):.5f}" for r in shown)])
     table(["data", "atoms", *(f"round {r}" for r in shown)], lines)
-    print("As in the paper, learning converges whatever the number of atoms, and faster with more of them. Unlike there, more atoms "
-          "than N still lower the objective: rows that are atoms cost only their penalty.\n")
+    falls = all(float(line[2]) > float(line[-1]) for line in lines)
+    more = all(float(a[-1]) > float(b[-1]) for a, b in zip(lines, lines[1:]) if a[0] == b[0])
+    claim(falls and more, "As in the paper, the objective falls whatever the number of atoms. Unlike there, more atoms than N still lower it: "
+          "rows that are atoms cost only their penalty.")
 
 
 def figure_11():
@@ -265,7 +288,9 @@ def figure_11():
                 line.append(f"{info['objective'] / info['rows_seen']:.5f}")
             lines.append(line)
     table(["data", "lambda", *(f"{f:g} x median" for f in factors)], lines)
-    print("As in the paper: for a given lambda the objective no longer depends on sigma once that is large, and it grows with lambda.\n")
+    flat = all(float(line[-1]) > 0.5 * float(line[-2]) for line in lines)
+    grows = all(float(b[i]) > float(a[i]) for a, b in zip(lines, lines[1:]) if a[0] == b[0] for i in range(2, len(a)))
+    claim(flat and grows, "As in the paper: for a given lambda the objective depends little on sigma once that is large, and it grows with lambda.")
 
 
 def example_1():
@@ -286,7 +311,7 @@ def example_1():
     }
     print("## Example 1: points on the unit sphere\n")
     print(f"Ten points in three dimensions, six atoms, `1/2 ||Y - Y'||^2 < 0.1` after decoding: the fewest nonzeros of all "
-          f"penalties and limits tried, mean over {draws} draws. The points themselves are 30 numbers.\n")
+          f"penalties and limits tried, mean over those of {draws} draws where the error was reached. The points themselves are 30 numbers.\n")
     lines = []
     for name, options in kernels.items():
         fewest = [math.inf] * draws

@@ -4,6 +4,7 @@
 
 mod archive;
 mod bench;
+mod columns;
 mod copy;
 mod evaluate;
 mod file_bytes;
@@ -17,6 +18,7 @@ mod report;
 mod session;
 mod shell;
 mod sql;
+mod threads;
 
 use std::process::ExitCode;
 

@@ -1,9 +1,17 @@
-//! Numbers on the command line.
+//! Numbers and names on the command line.
 
 /// A whole number from 1 to `MOST`.
 pub(super) fn parse_count<const MOST: usize>(text: &str) -> std::result::Result<usize, String> {
     match text.parse() {
         Ok(number) if (1..=MOST).contains(&number) => Ok(number),
         _ => Err(format!("not a whole number from 1 to {MOST}")),
+    }
+}
+
+/// A finite number greater than zero.
+pub(super) fn parse_positive(text: &str) -> std::result::Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
+        _ => Err("not a number greater than zero".to_string()),
     }
 }

@@ -26,6 +26,18 @@ pub enum MathError {
         /// The names that exist, separated by commas.
         known: String,
     },
+    /// A kernel that a learner is not made for.
+    #[error(
+        "the learner {learner} is for the {only} kernel, not for {kernel}; leave the kernel out or use another learner"
+    )]
+    LearnerKernel {
+        /// The learner's name.
+        learner: &'static str,
+        /// The kernel it is made for.
+        only: &'static str,
+        /// The kernel that was asked for.
+        kernel: String,
+    },
     /// A vector whose length differs from the others or from the dictionary.
     #[error("row {row} has a vector of length {found}, expected {expected}")]
     Length {

@@ -4,14 +4,15 @@
 //! those are alike, so what its code needs of the matrix lies close together; and a group of
 //! neighbours can be ruled out by one bound.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rayon::prelude::*;
 
-use super::Kernel;
 use super::kernels::Screen;
 use super::product::BLOCK;
+use super::ridge::RidgeSystem;
 use super::signals::{Rows, RowsView, dot};
+use super::{Kernel, Result};
 
 /// Neighbouring atoms that share a bound.
 pub(crate) const GROUP: usize = 32;
@@ -37,6 +38,10 @@ pub(crate) struct Gram {
     peaks: Vec<f64>,
     /// The atoms in single precision, where that pays.
     pub screen: Option<Screening>,
+    /// What some coders need, computed when first asked for.
+    eigenvalue_bound: OnceLock<f64>,
+    row_norms: OnceLock<Vec<f64>>,
+    ridge_inverse: Mutex<Option<(f64, Arc<Vec<f64>>)>>,
 }
 
 /// The atoms by position in single precision.
@@ -110,6 +115,9 @@ impl Gram {
             values,
             peaks,
             screen,
+            eigenvalue_bound: OnceLock::new(),
+            row_norms: OnceLock::new(),
+            ridge_inverse: Mutex::new(None),
         })
     }
 
@@ -134,26 +142,48 @@ impl Gram {
         self.values[self.rank[atom] as usize * self.atoms + self.rank[other] as usize]
     }
 
-    /// A value slightly above the largest eigenvalue, by the power method.
-    pub fn largest_eigenvalue(&self) -> f64 {
-        const ROUNDS: usize = 200;
-        const MARGIN: f64 = 1.01;
-        // It is at most the largest sum of a row's magnitudes.
-        let row_sum = |position: usize| self.row(position).iter().map(|value| value.abs()).sum::<f64>();
-        let limit = (0..self.atoms).map(row_sum).fold(f64::MIN_POSITIVE, f64::max);
-        let mut direction = vec![1.0; self.atoms];
-        let mut value = 0.0;
-        for _ in 0..ROUNDS {
-            let image: Vec<f64> =
-                (0..self.atoms).map(|position| dot(self.row(position), &direction)).collect();
-            let norm = dot(&image, &image).sqrt();
-            if norm <= f64::MIN_POSITIVE {
-                break;
+    /// A bound on the largest eigenvalue: that of the magnitudes, by the power method from above (for
+    /// `v > 0` no eigenvalue of a matrix `A >= 0` exceeds the largest `(A v)_i / v_i`). Tight for RBF.
+    pub fn eigenvalue_bound(&self) -> f64 {
+        *self.eigenvalue_bound.get_or_init(|| {
+            const ROUNDS: usize = 100;
+            let mut direction = vec![1.0; self.atoms];
+            let mut bound = f64::INFINITY;
+            for _ in 0..ROUNDS {
+                let image = |position: usize| {
+                    let row = self.row(position).iter().zip(&direction);
+                    row.map(|(value, entry)| value.abs() * entry).sum::<f64>()
+                };
+                let image: Vec<f64> = (0..self.atoms).into_par_iter().map(image).collect();
+                let ratios = image.iter().zip(&direction).map(|(image, entry)| image / entry);
+                bound = ratios.fold(f64::MIN_POSITIVE, f64::max).min(bound);
+                let largest = image.iter().fold(f64::MIN_POSITIVE, |most, entry| most.max(*entry));
+                // Atoms that are like no other must not vanish, or the bound would.
+                direction = image.into_iter().map(|entry| (entry / largest).max(1e-100)).collect();
             }
-            value = norm / dot(&direction, &direction).sqrt();
-            direction = image.into_iter().map(|entry| entry / norm).collect();
+            bound
+        })
+    }
+
+    /// `||K_i||_2` of every row.
+    pub fn row_norms(&self) -> &[f64] {
+        self.row_norms.get_or_init(|| {
+            (0..self.atoms).map(|position| dot(self.row(position), self.row(position)).sqrt()).collect()
+        })
+    }
+
+    /// `(K + lambda I)^-1`, kept for the last lambda asked for.
+    pub fn ridge_inverse(&self, lambda: f64) -> Result<Arc<Vec<f64>>> {
+        let mut kept = self.ridge_inverse.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, inverse)) = &*kept
+            && *known == lambda
+        {
+            return Ok(Arc::clone(inverse));
         }
-        if value > 0.0 { (MARGIN * value).min(limit) } else { limit }
+        let inverse = RidgeSystem::new(self.values.clone(), self.atoms, lambda)?.inverse();
+        let inverse = Arc::new(inverse);
+        *kept = Some((lambda, Arc::clone(&inverse)));
+        Ok(inverse)
     }
 
     /// `||phi(x)||` of an atom.

@@ -1,12 +1,13 @@
 //! Kernel sparse coding on plain slices and matrices: no Arrow, no SQL.
 //!
 //! A [`Dictionary`] holds atoms `X`, a [`Kernel`] and a default `lambda`. Once it is
-//! [prepared](PreparedDictionary), a [`Coder`] minimises
-//! `1/2 ||phi(y) - phi(X) w||^2 + lambda ||w||_1` for every signal `y` of a batch, a
-//! [`Decoder`] finds the signal whose image is nearest to `phi(X) w`, and a [`Learner`]
+//! [prepared](PreparedDictionary), a [`Coder`] finds a sparse code `w` with a small
+//! `||phi(y) - phi(X) w||` for every signal `y` of a batch (by default the minimum of
+//! `1/2 ||phi(y) - phi(X) w||^2 + lambda ||w||_1`), a [`Decoder`] finds the signal whose image is nearest to `phi(X) w`, and a [`Learner`]
 //! alternates coding with steps on the atoms.
 //!
-//! Results never depend on the number of threads or on how signals are cut into batches.
+//! Results never depend on the number of threads or on the order of signals, nor, but for coders of
+//! [`coders::Form::Coupled`], on how signals are cut into batches.
 
 pub mod coders;
 pub mod decoders;
@@ -20,6 +21,7 @@ pub mod metrics;
 mod params;
 mod prepared;
 mod product;
+mod ridge;
 mod sample;
 mod signals;
 mod sums;

@@ -4,19 +4,31 @@ use std::sync::OnceLock;
 
 use super::gram::{Gram, symmetric};
 use super::product::inner_products;
-use super::signals::{Rows, add_scaled};
+use super::signals::Rows;
 use super::{Dictionary, Kernel, MathError, Result, Signals};
 
-/// What to subtract from vectors before taking products: their mean if the kernel does not see it.
+/// Vectors that the centre is taken from, at most.
+const CENTRE_VECTORS: usize = 256;
+
+/// What to subtract from vectors before taking products, if the kernel does not see it: their median,
+/// element by element. A mean would follow a single vector far away and cost all others their digits.
 pub(crate) fn centre(kernel: &dyn Kernel, vectors: &Signals<'_>) -> Vec<f64> {
-    let mut centre = vec![0.0; vectors.dim()];
-    if kernel.ignores_translation() {
-        let share = 1.0 / vectors.len() as f64;
-        for row in vectors.rows() {
-            add_scaled(&mut centre, share, row);
-        }
+    let some = &vectors.rows()[..vectors.len().min(CENTRE_VECTORS)];
+    if !kernel.ignores_translation() || some.is_empty() {
+        return vec![0.0; vectors.dim()];
     }
-    centre
+    let mut column = Vec::with_capacity(some.len());
+    let mut median = |position: usize| {
+        column.clear();
+        column.extend(some.iter().map(|row| row[position]));
+        let (lower, middle, _) = column.select_nth_unstable_by(some.len() / 2, f64::total_cmp);
+        if some.len() % 2 == 1 {
+            return *middle;
+        }
+        let below = lower.iter().copied().max_by(f64::total_cmp).unwrap_or(*middle);
+        0.5 * below + 0.5 * *middle
+    };
+    (0..vectors.dim()).map(&mut median).collect()
 }
 
 /// A dictionary with what coding and decoding need, computed once: centred atoms at once, the

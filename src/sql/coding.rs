@@ -1,19 +1,20 @@
-//! Coding a column, as `sparse_encode` and `sparse_encode_jointly` do it: options and rows.
+//! Coding a column, for the functions that do: options and rows.
 
 use std::sync::Arc;
 
 use datafusion::arrow::array::ArrayRef;
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_err, plan_err};
+use datafusion::logical_expr::ColumnarValue;
 
 use super::arguments::{by_dictionary, for_each_group};
 use super::errors::{data_error, option_error};
 use super::options::{Kind, Known, Options};
-use crate::columnar::{ColumnarError, Row, VectorColumn, code_type, to_code_array};
+use crate::columnar::{ColumnarError, Row, VectorColumn};
 use crate::math::coders::{self, Form};
 use crate::math::{
-    Coder, CoderOptions, MathError, PreparedDictionary, Signals, check_vector as check_values,
+    Coder, CoderOptions, Codes, MathError, PreparedDictionary, Signals, check_vector as check_values,
 };
-use datafusion::logical_expr::ColumnarValue;
 
 /// What users may set.
 pub(super) const OPTIONS: Known = &[
@@ -25,7 +26,20 @@ pub(super) const OPTIONS: Known = &[
     ("on_bad", Kind::Text),
 ];
 
+/// Rows that were coded over one dictionary.
+pub(super) struct Coded<'a> {
+    pub dictionary: &'a PreparedDictionary,
+    /// The rows that have a vector, and their codes.
+    pub signals: Signals<'a>,
+    pub codes: Codes,
+    /// Which rows those are.
+    pub present: Vec<bool>,
+    /// The penalty that the codes' objectives contain.
+    pub lambda: f64,
+}
+
 /// The options with their values.
+#[derive(Debug)]
 pub(super) struct Settings {
     function: &'static str,
     coder: Arc<dyn Coder>,
@@ -62,17 +76,21 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Whether a code depends on the other rows that are coded with it.
-    pub fn couples_rows(&self) -> bool {
-        self.coder.form() == Form::Coupled
+    /// The same for a function that works row by row: a coder that couples rows would make its answer
+    /// depend on how batches are cut.
+    pub fn for_single_rows(options: &Options) -> Result<Self> {
+        let settings = Self::new(options, coders::names()[0])?;
+        if settings.coder.form() == Form::Coupled {
+            let (function, coder) = (settings.function, settings.coder.name());
+            return plan_err!(
+                "{function}: coder '{coder}' codes rows together; use sparse_encode_jointly(v, dictionary, \
+                 {{coder: '{coder}'}}) OVER (PARTITION BY ...), which says which rows those are"
+            );
+        }
+        Ok(settings)
     }
 
-    /// The coder's name.
-    pub fn coder(&self) -> &'static str {
-        self.coder.name()
-    }
-
-    /// An option that makes no difference to the coder is a mistake.
+    /// An option that makes no difference to the coder is a mistake, as is one that it cannot do without.
     fn check_heeded(&self) -> Result<()> {
         let given = [
             ("lambda", self.lambda.is_some()),
@@ -80,7 +98,10 @@ impl Settings {
             ("residual", self.residual.is_some()),
             ("tolerance", self.tolerance.is_some()),
         ];
-        let heeds = self.coder.heeds();
+        let (heeds, requires) = (self.coder.heeds(), self.coder.requires());
+        if let Some((name, _)) = given.iter().find(|(name, given)| !given && requires.contains(name)) {
+            return plan_err!("{}: coder '{}' needs the option {name}", self.function, self.coder.name());
+        }
         match given.iter().find(|(name, given)| *given && !heeds.contains(name)) {
             Some((name, _)) => plan_err!(
                 "{}: coder '{}' has no option {name}; it has: {}",
@@ -109,29 +130,38 @@ impl Settings {
         build().map_err(|error| option_error(self.function, error))
     }
 
-    /// Codes `rows` vectors, each over its own row's dictionary; `names` are those of the two columns.
-    pub fn encode(
+    /// Codes a column, each row over its own dictionary; `result` makes rows of the given type of the codes.
+    /// `names` are those of the two columns.
+    pub fn map_codes(
         &self,
         names: [&str; 2],
         vectors: &ArrayRef,
         dictionaries: &ColumnarValue,
+        result_type: &DataType,
+        result: impl Fn(Coded<'_>) -> std::result::Result<ArrayRef, ColumnarError>,
     ) -> Result<ColumnarValue> {
         let [column, dictionary_column] = names;
-        let vectors = VectorColumn::new(vectors).map_err(|error| data_error(self.function, column, error))?;
+        let failed = |error: ColumnarError| data_error(self.function, column, error);
+        let vectors = VectorColumn::new(vectors).map_err(failed)?;
         let groups = by_dictionary(self.function, dictionary_column, dictionaries, vectors.len())?;
-        for_each_group(&groups, &code_type(), |dictionary, rows| {
-            self.encode_rows(column, &vectors, dictionary, rows)
+        for_each_group(&groups, result_type, |dictionary, rows| {
+            let (signals, present) = self.usable(column, &vectors, dictionary, rows)?;
+            let options = self.coder_options(dictionary.dictionary().lambda())?;
+            let signals = Signals::new(signals).map_err(|error| failed(error.into()))?;
+            let codes = self.coder.encode(dictionary, &signals, &options);
+            let codes = codes.map_err(|error| failed(error.into()))?;
+            result(Coded { dictionary, signals, codes, present, lambda: options.lambda() }).map_err(failed)
         })
     }
 
-    /// Codes some rows over one dictionary.
-    fn encode_rows(
+    /// The vectors of some rows that can be coded, and which rows those are.
+    fn usable<'a>(
         &self,
         column: &str,
-        vectors: &VectorColumn,
+        vectors: &'a VectorColumn,
         dictionary: &PreparedDictionary,
         rows: &[usize],
-    ) -> Result<ArrayRef> {
+    ) -> Result<(Vec<&'a [f64]>, Vec<bool>)> {
         let dim = dictionary.dictionary().dim();
         let mut signals = Vec::with_capacity(rows.len());
         let mut present = Vec::with_capacity(rows.len());
@@ -164,17 +194,13 @@ impl Settings {
             };
             if !self.bad_becomes_null {
                 return exec_err!(
-                    "{}({column}): {problem} (rows are counted within the batch); \
+                    "{}({column}): {problem} (rows are counted within the batch or window); \
                      {{on_bad: 'null'}} gives such rows a NULL code",
                     self.function
                 );
             }
             present.push(false);
         }
-        let options = self.coder_options(dictionary.dictionary().lambda())?;
-        let signals = Signals::new(signals).map_err(|error| data_error(self.function, column, error))?;
-        let codes = self.coder.encode(dictionary, &signals, &options);
-        let codes = codes.map_err(|error| data_error(self.function, column, error))?;
-        to_code_array(codes, &present).map_err(|error| data_error(self.function, column, error))
+        Ok((signals, present))
     }
 }

@@ -36,6 +36,9 @@ static DECODE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(scalar::Deco
 static ATOMS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(scalar::Atoms::new().into()));
 static INFO: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(scalar::DictionaryInfo::new().into()));
 static OBJECTIVE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(scalar::Objective::new().into()));
+static RESIDUAL: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(scalar::Residual::new().into()));
+static UPDATE: LazyLock<Arc<AggregateUDF>> =
+    LazyLock::new(|| Arc::new(aggregate::Update::new(Arc::new(())).into()));
 static TRAIN: LazyLock<Arc<AggregateUDF>> =
     LazyLock::new(|| Arc::new(aggregate::Train::new(Arc::new(())).into()));
 static GIVEN: LazyLock<Arc<AggregateUDF>> =
@@ -76,6 +79,16 @@ pub fn sparse_dictionary_info(dictionary: Expr) -> Expr {
 /// Objective, fit, penalty and optimality gap of codes.
 pub fn sparse_objective(v: Expr, code: Expr, dictionary: Expr, options: Option<Expr>) -> Expr {
     call(&OBJECTIVE, vec![v, code, dictionary], options)
+}
+
+/// What a dictionary cannot express of vectors.
+pub fn sparse_residual(v: Expr, dictionary: Expr, options: Option<Expr>) -> Expr {
+    call(&RESIDUAL, vec![v, dictionary], options)
+}
+
+/// Goes on learning from a dictionary.
+pub fn sparse_update(dictionary: Expr, v: Expr, options: Option<Expr>) -> Expr {
+    aggregate(&UPDATE, vec![dictionary, v], options)
 }
 
 /// Learns a dictionary.

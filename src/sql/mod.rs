@@ -70,13 +70,15 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
         Arc::new(scalar::Atoms::new().into()),
         Arc::new(scalar::DictionaryInfo::new().into()),
         Arc::new(scalar::Objective::new().into()),
+        Arc::new(scalar::Residual::new().into()),
     ]
 }
 
 /// Every aggregate function.
 pub fn aggregate_functions(observer: Arc<dyn Observer>) -> Vec<Arc<AggregateUDF>> {
     vec![
-        Arc::new(aggregate::Train::new(observer).into()),
+        Arc::new(aggregate::Train::new(Arc::clone(&observer)).into()),
+        Arc::new(aggregate::Update::new(observer).into()),
         Arc::new(aggregate::GivenDictionary::new().into()),
         Arc::new(aggregate::ErrorMetric::nrmse().into()),
         Arc::new(aggregate::ErrorMetric::nmae().into()),

@@ -132,7 +132,26 @@ fn penalties_and_conditions_and_queries() {
     ]);
     let text = String::from_utf8_lossy(&table.stdout).into_owned();
     assert!(text.lines().nth(1).is_some_and(|line| line.contains("komp") && line.contains('±')), "{text}");
-    assert!(text.contains("100 rows of length 12 judged, 200 learned from"), "{text}");
+    assert!(text.contains("100 rows of length 12 judged (9600 bytes as doubles, "), "{text}");
+    assert!(text.contains(" as Parquet with zstd), 200 learned from, 8 atoms, 3 seeds"), "{text}");
+}
+
+#[test]
+fn ratios_that_cannot_be_reached_are_no_mistake() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let table = table(folder.path());
+    // More nonzeros than atoms, less than one for every row, and none at all.
+    for cr in ["0.5", "1.5", "40", "5000"] {
+        let found = rows(&run(&[&table, "--atoms", "3", "--coders", ALL, "--cr", cr, "--format", "json"]));
+        assert_eq!(found.len(), 9, "{cr}");
+        for row in found {
+            let (nonzeros, ratio) = (row["nonzeros"].as_u64().expect("a count"), row["cr"].as_f64());
+            assert!(ratio.is_none() == (nonzeros == 0) && nonzeros <= 3 * 75, "{row}");
+        }
+    }
+    let empty =
+        rows(&run(&[&table, "--atoms", "3", "--coders", "fksc", "--lambda", "10", "--format", "json"]));
+    assert_eq!((&empty[0]["nonzeros"], &empty[0]["cr"]), (&0.into(), &Value::Null));
 }
 
 #[test]
@@ -141,22 +160,25 @@ fn mistakes_are_named() {
     let table = table(folder.path());
     let cases: &[(&[&str], i32, &str)] = &[
         (&[&table, "--coders", "fksc,kompp"], 2, "unknown coder 'kompp'; known: fksc, ksc, cd"),
-        (&[&table, "--cr", "0"], 1, "--cr must be greater than zero, not 0"),
+        (&[&table, "--cr", "0"], 2, "not a number greater than zero"),
+        (&[&table, "--sigma=-1"], 2, "not a number greater than zero"),
         (&[&table, "--cr", "3", "--lambda", "0.1"], 2, "cannot be used with"),
         (&[&table, "--train-where", "i < 5"], 2, "--test-where"),
         (&[&table, "--train-rows", "300"], 1, "300 rows to learn from leave none of 300 to judge by"),
         (&[&table, "--train-where", "i < 0", "--test-where", "i > 5"], 1, "no rows to learn from"),
         (&[&table, "--train-where", "x < 5", "--test-where", "i > 5"], 1, "in the condition x < 5"),
         (&[&table, "--column", "w"], 1, "no column 'w'; there are: i, v"),
-        (&[&table, "--column", "i"], 1, "column 'i' must be a list of integers or floats"),
+        (&[&table, "--column", "i"], 1, "column 'i' is not one of vectors but of Int64"),
         (&["SELECT 1 AS a"], 1, "no column of vectors"),
-        (&["nowhere.parquet"], 1, "nowhere.parquet"),
+        (&["nowhere.parquet"], 1, "there is no file 'nowhere.parquet'; a query starts with SELECT or WITH"),
+        (&["SELECT v FROM (VALUES ([1e200]), ([NULL])) t(v)"], 1, "no usable rows: there are 2 with missing"),
         (
             &["SELECT v FROM (VALUES ([1.0]), ([1.0, 2.0]), ([3.0])) t(v)"],
             1,
             "column v, row 1: a vector of length 2, expected 1",
         ),
-        (&[&table, "--output", "/nowhere/x.html"], 1, "cannot write into /nowhere"),
+        (&[&table, "--output", "/nowhere/x.html"], 1, "/nowhere is not a folder"),
+        (&[&table, "--output", &table], 1, "is the table itself; name another output"),
     ];
     for (arguments, code, expected) in cases {
         let output = run(&[arguments, &["--atoms", "4"][..]].concat());
@@ -183,7 +205,7 @@ fn shown(browser: &Path, page: &str, width: u32, folder: &Path) -> String {
     // The page itself runs no script; this one only measures it.
     let probe = "<script>addEventListener('load', () => { const of = s => [...document.querySelectorAll(s)];\
         const seen = e => { const b = e.getBoundingClientRect(); return b.width > 20 && b.height > 20; };\
-        document.title = JSON.stringify({ charts: of('svg[role=img]').length, seen: of('svg[role=img]').filter(seen).length,\
+        document.title = JSON.stringify({ charts: of('figure').length, seen: of('figure svg').filter(seen).length,\
         rows: of('tbody tr').length, headings: of('h2').map(h => h.textContent),\
         overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,\
         loaded: performance.getEntriesByType('resource').length,\

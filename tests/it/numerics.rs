@@ -241,7 +241,7 @@ fn scdl_learns_the_linear_problem() {
         .and_then(|o| o.with_kernel("rbf"))
         .and_then(|o| o.kernel_name().map(str::to_string))
         .expect_err("another kernel");
-    assert!(error.to_string().contains("kernel must be linear"), "{error}");
+    assert!(error.to_string().contains("scdl is for the linear kernel, not for rbf"), "{error}");
 }
 
 #[test]
@@ -283,6 +283,29 @@ fn atoms_of_very_different_norms_are_coded_alike_by_all() {
             (weights[[0, 1]] - 0.9).abs() < 1e-6 && (weights[[1, 0]] - 1.0).abs() < 1e-6,
             "{name}: {weights:?}"
         );
+    }
+}
+
+#[test]
+fn one_atom_far_away_does_not_cost_the_others_their_digits() {
+    let values = syn(12, 60, 3, 8);
+    let (near, signals) = values.split_at(12 * 20);
+    let signals = Signals::from_flat(signals, 12).expect("signals");
+    let encode = |atoms: Vec<f64>| {
+        let kernel = kernels::build("rbf", &|_| Some(5.0)).expect("rbf");
+        let dictionary = Dictionary::new(atoms, 12, kernel, 0.01, None).expect("atoms");
+        let dictionary = PreparedDictionary::new(dictionary).expect("finite");
+        let options = CoderOptions::new(0.01).expect("options");
+        coders::by_name("fksc").expect("known").encode(&dictionary, &signals, &options).expect("codes")
+    };
+    let without = encode(near.to_vec());
+    let with = encode([near, &[1e9; 12]].concat());
+    for row in 0..signals.len() {
+        let ((atoms, weights), (same_atoms, same_weights)) = (without.row(row), with.row(row));
+        assert_eq!(atoms, same_atoms, "row {row}");
+        for (weight, same) in weights.iter().zip(same_weights) {
+            assert!((weight - same).abs() < 1e-9, "row {row}: {weight} and {same}");
+        }
     }
 }
 

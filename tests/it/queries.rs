@@ -36,7 +36,7 @@ fn all_run_in_order_and_say_what_they_should() {
         .map(|entry| entry.expect("an entry").path())
         .collect();
     files.sort();
-    assert_eq!(files.len(), 9);
+    assert_eq!(files.len(), 10);
     for file in files {
         let printed = run(folder.path(), &file);
         let rows: Vec<serde_json::Value> =
@@ -54,6 +54,64 @@ fn all_run_in_order_and_say_what_they_should() {
             };
             assert!(ratio("Sparrow: codes + dictionary") > 4.0 * ratio("Parquet + zstd"), "{printed}");
         }
+    }
+}
+
+/// What the command finds of planted incidents: a place within the queue, at a time when it stood.
+fn precision_and_recall(found: &[serde_json::Value], planted: &[serde_json::Value]) -> (f64, f64) {
+    let minutes = |value: &serde_json::Value| {
+        let text = value.as_str().expect("a time");
+        let part = |range: std::ops::Range<usize>| text[range].parse::<i64>().expect("a number");
+        ((part(5..7) * 31 + part(8..10)) * 24 + part(11..13)) * 60 + part(14..16)
+    };
+    let matches = |found: &serde_json::Value, planted: &serde_json::Value| {
+        let number = |row: &serde_json::Value, name: &str| row[name].as_i64().expect("a number");
+        let upstream = number(planted, "position") - number(found, "sensor");
+        let reach = number(planted, "reach");
+        // The queue needs so long to reach its end, and to clear there.
+        let late = 5 * (reach + 1);
+        (0..=reach).contains(&upstream)
+            && minutes(&found["first"]) <= minutes(&planted["end"]) + late
+            && minutes(&found["last"]) >= minutes(&planted["start"])
+    };
+    let right = found.iter().filter(|found| planted.iter().any(|planted| matches(found, planted))).count();
+    let seen = planted.iter().filter(|planted| found.iter().any(|found| matches(found, planted))).count();
+    (right as f64 / found.len() as f64, seen as f64 / planted.len() as f64)
+}
+
+#[test]
+fn planted_incidents_are_found_at_the_default_threshold() {
+    let lines = |text: &str| -> Vec<serde_json::Value> {
+        text.lines().map(|line| serde_json::from_str(line).expect("a JSON object")).collect()
+    };
+    for seed in ["1", "11", "12", "13"] {
+        let folder = scratch();
+        let made = sparrow()
+            .current_dir(folder.path())
+            .args([
+                "generate",
+                "traffic",
+                "--days",
+                "14",
+                "--seed",
+                seed,
+                "-o",
+                "sample-data/traffic.parquet",
+            ])
+            .args(["--incidents", "sample-data/incidents.parquet"])
+            .status();
+        assert!(made.expect("it runs").success());
+        let found = lines(&run(folder.path(), &project("queries/09_incidents.sql")));
+        let all = folder.path().join("all.sql");
+        std::fs::write(&all, "SELECT * FROM 'sample-data/incidents.parquet'").expect("a file");
+        let planted = lines(&run(folder.path(), &all));
+        let (precision, recall) = precision_and_recall(&found, &planted);
+        println!(
+            "seed {seed}: {} planted, {} found, precision {precision:.3}, recall {recall:.3}",
+            planted.len(),
+            found.len()
+        );
+        assert!(precision >= 0.9 && recall >= 0.9, "seed {seed}: precision {precision}, recall {recall}");
     }
 }
 

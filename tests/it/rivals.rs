@@ -178,11 +178,11 @@ fn ksr_l21_finds_the_minimum_of_all_signals_together() {
         );
         let off = difference(&codes, &problem.weights);
         assert!(off < 1e-3, "{}: weights differ by {off}", problem.kernel);
-        let used = |row: &[f64]| row.iter().filter(|weight| **weight != 0.0).count();
-        let rows = (0..problem.atoms.len())
-            .filter(|atom| problem.weights.iter().any(|row| row[*atom] != 0.0))
-            .count();
-        assert!(used(&problem.weights[0]) <= rows);
+        for (atom, column) in weights.columns().into_iter().enumerate() {
+            let unused = problem.weights.iter().all(|row| row[atom] == 0.0);
+            let largest = column.iter().fold(0.0f64, |most, weight| most.max(weight.abs()));
+            assert!(!unused || largest < 1e-4, "{}: atom {atom} with {largest}", problem.kernel);
+        }
         let few = encode("ksr_l21", &dictionary, &problem.signals, options.with_max_nonzeros(2).expect("2"));
         assert!(few.rows().all(|(atoms, _)| atoms.len() <= 2));
     }
@@ -283,21 +283,143 @@ fn codes_do_not_depend_on_batches_unless_the_form_couples_them() {
 }
 
 #[test]
-fn nothing_breaks_on_odd_dictionaries() {
-    // Equal atoms, a zero atom, one atom alone; a zero signal and one far away.
-    let odd: [&[f64]; 3] = [&[1.0, 2.0, 1.0, 2.0, 3.0, 1.0], &[0.0, 0.0, 1.0, 1.0], &[2.0, -1.0]];
-    let signals = [vec![0.0, 0.0], vec![1.0, 2.0], vec![1e6, -1e6]];
+fn nothing_breaks_on_odd_dictionaries_and_options() {
+    // Equal atoms, a zero atom, one atom alone, opposite atoms; a zero signal and one far away.
+    let odd: [&[f64]; 4] = [
+        &[1.0, 2.0, 1.0, 2.0, 3.0, 1.0],
+        &[0.0, 0.0, 1.0, 1.0],
+        &[2.0, -1.0],
+        &[1.0, 0.0, -1.0, 0.0, 0.0, 0.1],
+    ];
+    let signals = [vec![0.0, 0.0], vec![1.0, 2.0], vec![1e6, -1e6], vec![1.0, 0.0]];
+    let penalties_and_tolerances = [(0.1, 1e-7), (1e-7, 1e-7), (1e3, 1e-7), (0.01, 0.02), (0.1, 1e-14)];
     for kernel in kernels::names() {
         let kernel: std::sync::Arc<dyn Kernel> = kernels::build(kernel, &|_| Some(1.0)).expect("known");
-        for atoms in odd {
+        for (atoms, name) in
+            odd.iter().flat_map(|atoms| coders::names().into_iter().map(move |name| (atoms, name)))
+        {
             let dictionary = Dictionary::new(atoms.to_vec(), 2, kernel.clone(), 0.1, None).expect("atoms");
             let dictionary = PreparedDictionary::new(dictionary).expect("finite");
-            for name in coders::names() {
-                let codes = encode(name, &dictionary, &signals, CoderOptions::new(0.1).expect("options"));
-                let finite = codes.weights.data().iter().all(|weight| weight.is_finite());
+            for ((lambda, tolerance), most) in penalties_and_tolerances
+                .into_iter()
+                .flat_map(|pair| [1, 2, usize::MAX].map(|most| (pair, most)))
+            {
+                let options = CoderOptions::new(lambda)
+                    .and_then(|o| o.with_tolerance(tolerance))
+                    .and_then(|o| o.with_max_nonzeros(most))
+                    .expect("options");
+                let codes = encode(name, &dictionary, &signals, options);
+                let weights = codes.weights.data();
+                assert!(weights.iter().all(|w| w.is_finite() && *w != 0.0), "{name}, {kernel:?}: {codes:?}");
                 let judged = codes.reports.iter().all(|r| r.objective.is_finite() && r.gap.is_finite());
-                assert!(finite && judged, "{name}, {}: {codes:?}", kernel.name());
+                assert!(judged, "{name}, {kernel:?}, lambda {lambda}, tolerance {tolerance}: {codes:?}");
+                assert!(codes.rows().all(|(atoms, _)| atoms.len() <= most), "{name}: {codes:?}");
             }
         }
     }
+}
+
+#[test]
+fn l1_coders_agree_where_steps_and_norms_are_treacherous() {
+    // The top eigenvector is orthogonal to ones; norms differ by eight orders of magnitude.
+    let cases: [(&[f64], [f64; 2]); 3] = [
+        (&[1.0, 0.0, -1.0, 0.0, 0.0, 0.1], [1.0, 0.0]),
+        (&[1.0, 0.0, -1.0, 0.0, 0.0, 1.0, 0.0, -1.0], [1.0, 0.5]),
+        (&[1e8, 0.0, 0.0, 1.0], [5e-8, 1.0]),
+    ];
+    let kernel = kernels::build("linear", &|_| None).expect("linear");
+    for (atoms, signal) in cases {
+        let dictionary = Dictionary::new(atoms.to_vec(), 2, kernel.clone(), 0.1, None).expect("atoms");
+        let dictionary = PreparedDictionary::new(dictionary).expect("finite");
+        for lambda in [0.1, 1e-4] {
+            let objective = |name: &str| {
+                let codes = encode(
+                    name,
+                    &dictionary,
+                    &[signal.to_vec()],
+                    CoderOptions::new(lambda).expect("options"),
+                );
+                codes.objective()
+            };
+            let expected = objective("fksc");
+            for name in coders_of(Form::L1) {
+                // Coordinates of so different norms are not for a first-order method.
+                if name == "foso" && atoms[0] == 1e8 {
+                    continue;
+                }
+                let found = objective(name);
+                assert!(
+                    (found - expected).abs() < 1e-5 * expected,
+                    "{name}, {atoms:?}: {found} against {expected}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn lpm_stops_at_a_fixed_point_of_its_round() {
+    let (dim, count, most) = (10, 30, 4);
+    let values = syn(dim, count + 40, 3, 7);
+    let (atoms, rest) = values.split_at(dim * count);
+    let sigma = 4.0;
+    let kernel = kernels::build("rbf", &|_| Some(sigma)).expect("rbf");
+    let dictionary = Dictionary::new(atoms.to_vec(), dim, kernel, 0.1, None).expect("atoms");
+    let dictionary = PreparedDictionary::new(dictionary).expect("finite");
+    let signals: Vec<Vec<f64>> = rest.chunks_exact(dim).map(<[f64]>::to_vec).collect();
+    let options = CoderOptions::new(0.1).and_then(|o| o.with_max_nonzeros(most)).expect("options");
+    let codes = encode("lpm", &dictionary, &signals, options);
+    let similarity = |a: &[f64], b: &[f64]| {
+        let square: f64 = a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum();
+        (-square / (2.0 * sigma * sigma)).exp()
+    };
+    let atom = |i: usize| &atoms[i * dim..(i + 1) * dim];
+    // Entries of this kernel are positive, so a power iteration from ones finds the largest eigenvalue.
+    let mut direction = vec![1.0; count];
+    let mut curvature = 0.0;
+    for _ in 0..500 {
+        let image: Vec<f64> = (0..count)
+            .map(|i| (0..count).map(|j| similarity(atom(i), atom(j)) * direction[j]).sum())
+            .collect();
+        curvature = image.iter().fold(0.0f64, |most, value| most.max(*value));
+        direction = image.iter().map(|value| value / curvature).collect();
+    }
+    for (signal, (chosen, weights)) in signals.iter().zip(codes.rows()) {
+        assert_eq!(chosen.len(), most);
+        let left = |i: usize| {
+            let fitted: f64 =
+                chosen.iter().zip(weights).map(|(j, w)| w * similarity(atom(i), atom(*j as usize))).sum();
+            similarity(signal, atom(i)) - fitted
+        };
+        let smallest = weights.iter().fold(f64::INFINITY, |least, w| least.min(w.abs()));
+        for i in 0..count {
+            if chosen.contains(&(i as u32)) {
+                assert!(left(i).abs() < 1e-9, "least squares on the support");
+            } else {
+                assert!(
+                    left(i).abs() / curvature <= smallest * 1.02,
+                    "atom {i} would replace one of {chosen:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn codes_of_signals_coded_together_do_not_depend_on_their_order() {
+    let (dim, atoms) = (8, 12);
+    let mut values = syn(dim, atoms + 200, 3, 4);
+    // Equal signals, too.
+    let repeated = values[dim * atoms..dim * (atoms + 3)].to_vec();
+    values.extend_from_slice(&repeated);
+    let kernel = kernels::build("rbf", &|_| Some(6.0)).expect("rbf");
+    let dictionary = Dictionary::new(values[..dim * atoms].to_vec(), dim, kernel, 0.5, None).expect("atoms");
+    let dictionary = PreparedDictionary::new(dictionary).expect("finite");
+    let signals: Vec<Vec<f64>> = values[dim * atoms..].chunks_exact(dim).map(<[f64]>::to_vec).collect();
+    let options = CoderOptions::new(0.5).expect("options");
+    let forwards = encode("ksr_l21", &dictionary, &signals, options);
+    let backwards: Vec<Vec<f64>> = signals.iter().rev().cloned().collect();
+    let backwards = encode("ksr_l21", &dictionary, &backwards, options);
+    let count = signals.len();
+    assert!((0..count).all(|i| forwards.row(i) == backwards.row(count - 1 - i)));
 }

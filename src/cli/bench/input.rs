@@ -6,10 +6,11 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::compute::{cast, concat};
-use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::parquet::arrow::ProjectionMask;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
+use crate::cli::columns::find_column;
 use crate::columnar::{Row, VectorColumn, dictionary_from_bytes, is_vector_type};
 use crate::math::{Dictionary, Signals, kernels};
 
@@ -18,7 +19,7 @@ fn column(path: &Path, name: Option<&str>, what: &str, fits: fn(&DataType) -> bo
     let context = || format!("cannot read {}", path.display());
     let file = File::open(path).with_context(context)?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).with_context(context)?;
-    let found = find(builder.schema(), name, what, fits).with_context(context)?;
+    let found = find_column(builder.schema().fields(), name, what, fits).with_context(context)?;
     let mask = ProjectionMask::roots(builder.parquet_schema(), [found]);
     let reader = builder.with_projection(mask).build().with_context(context)?;
     let batches = reader.collect::<std::result::Result<Vec<_>, _>>().with_context(context)?;
@@ -32,20 +33,9 @@ pub(super) fn vector_column(path: &Path, name: Option<&str>) -> Result<String> {
     let context = || format!("cannot read {}", path.display());
     let file = File::open(path).with_context(context)?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).with_context(context)?;
-    let found = find(builder.schema(), name, "vectors", is_vector_type).with_context(context)?;
+    let found =
+        find_column(builder.schema().fields(), name, "vectors", is_vector_type).with_context(context)?;
     Ok(builder.schema().field(found).name().clone())
-}
-
-fn find(schema: &Schema, name: Option<&str>, what: &str, fits: fn(&DataType) -> bool) -> Result<usize> {
-    if let Some(name) = name {
-        return schema.index_of(name).with_context(|| format!("no column '{name}'"));
-    }
-    let fitting = schema.fields().iter().enumerate().filter(|(_, field)| fits(field.data_type()));
-    match fitting.map(|(i, _)| i).collect::<Vec<_>>()[..] {
-        [only] => Ok(only),
-        [] => bail!("no column of {what}"),
-        _ => bail!("several columns of {what}; name one with --column"),
-    }
 }
 
 /// The vectors of a Parquet file, all of them whole.

@@ -9,15 +9,15 @@ mod input;
 mod sql;
 mod train;
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use super::parse::parse_count;
 use super::report::ReportFormat;
+use super::threads::{on_threads, thread_count};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum BenchArguments {
@@ -57,7 +57,7 @@ struct Common {
 
 impl Common {
     fn threads(&self) -> usize {
-        self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get))
+        thread_count(self.threads)
     }
 
     /// The name of the column of vectors.
@@ -67,8 +67,7 @@ impl Common {
 
     /// Runs `work` on as many threads as were asked for.
     fn on_threads<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads()).build();
-        pool.context("cannot start the threads")?.install(work)
+        on_threads(self.threads(), work)
     }
 
     /// The shortest time of all repeats, and what the last one gave.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::arrow::compute::concat;
@@ -10,6 +10,7 @@ use datafusion::execution::config::SessionConfig;
 use datafusion::prelude::{DataFrame, SessionContext, ident};
 
 use super::EvaluateArguments;
+use crate::cli::columns::find_column;
 use crate::cli::parse::parse_count;
 use crate::columnar::{Row, VectorColumn, is_vector_type};
 use crate::math::{Signals, check_vector};
@@ -40,6 +41,15 @@ pub(super) struct Vectors {
 impl Vectors {
     pub fn len(&self) -> usize {
         self.values.len() / self.dim.max(1)
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        ensure!(
+            self.len() > 0,
+            "no usable rows: there are {} with missing, non-finite or too large values and no others",
+            self.skipped
+        );
+        Ok(())
     }
 
     pub fn dim(&self) -> usize {
@@ -77,7 +87,8 @@ impl Tables {
             }
             _ => {
                 let all = vectors(&column, &rows(table, &column).await?)?;
-                let count = split.train_rows.unwrap_or(all.len() * 3 / 4);
+                all.check_usable()?;
+                let count = split.train_rows.unwrap_or((all.len() * 3 / 4).max(1));
                 ensure!(
                     count < all.len(),
                     "{count} rows to learn from leave none of {} to judge by",
@@ -89,8 +100,8 @@ impl Tables {
                 (part(train, all.skipped), part(test, 0))
             }
         };
-        ensure!(train.len() > 0, "no rows to learn from");
-        ensure!(test.len() > 0, "no rows to judge by");
+        train.check_usable().context("no rows to learn from")?;
+        test.check_usable().context("no rows to judge by")?;
         ensure!(
             train.dim == test.dim,
             "vectors to learn from have length {}, those to judge by {}",
@@ -110,33 +121,24 @@ impl Tables {
 
 /// The table of a query, of a registered name or of a file.
 async fn open(session: &SessionContext, table: &str) -> Result<DataFrame> {
-    let start = table.trim_start().get(..6).unwrap_or_default();
-    if start.eq_ignore_ascii_case("select") || table.trim_start().to_ascii_lowercase().starts_with("with ") {
+    let first_word = table.split_whitespace().next().unwrap_or_default();
+    let is_query = ["select", "with"].iter().any(|word| first_word.eq_ignore_ascii_case(word));
+    if is_query && !std::path::Path::new(table).exists() {
         return Ok(session.sql(table).await?);
     }
+    ensure!(
+        table.contains("://") || std::path::Path::new(table).exists(),
+        "there is no file '{table}'; a query starts with SELECT or WITH"
+    );
     let quoted = table.replace('\'', "''");
     session.sql(&format!("SELECT * FROM '{quoted}'")).await.with_context(|| format!("cannot read {table}"))
 }
 
 fn vector_column(table: &DataFrame, name: Option<&str>) -> Result<String> {
     let fields = table.schema().fields();
-    if let Some(name) = name {
-        let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
-        let field = fields.iter().find(|field| field.name() == name);
-        let field = field.with_context(|| format!("no column '{name}'; there are: {}", names.join(", ")))?;
-        ensure!(
-            is_vector_type(field.data_type()),
-            "column '{name}' must be a list of integers or floats, not {}",
-            field.data_type()
-        );
-        return Ok(name.to_string());
-    }
-    let fitting: Vec<_> = fields.iter().filter(|field| is_vector_type(field.data_type())).collect();
-    match fitting[..] {
-        [only] => Ok(only.name().clone()),
-        [] => bail!("no column of vectors; a query can make one: SELECT make_array(a, b, c) AS v FROM ..."),
-        _ => bail!("several columns of vectors; name one with --column"),
-    }
+    let found = find_column(fields, name, "vectors", is_vector_type);
+    let remedy = "a query can make a column of vectors: SELECT make_array(a, b, c) AS v FROM ...";
+    Ok(fields[found.context(remedy)?].name().clone())
 }
 
 async fn read_where(table: &DataFrame, column: &str, condition: &str) -> Result<Vectors> {

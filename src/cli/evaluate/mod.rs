@@ -7,14 +7,14 @@ mod report;
 mod search;
 mod trial;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 
-use super::parse::parse_count;
+use super::parse::{parse_count, parse_positive};
+use crate::math::coders;
 use crate::math::metrics::DEFAULT_NECR_TOLERANCE;
-use crate::math::{CoderOptions, coders};
 use input::{Split, Tables};
 use trial::{Setting, Trial};
 
@@ -34,10 +34,10 @@ pub(super) struct EvaluateArguments {
     #[arg(long, default_value = "64", value_parser = parse_count::<8192>)]
     atoms: usize,
     /// Width of the RBF kernel [default: the median distance between training rows]
-    #[arg(long)]
+    #[arg(long, value_parser = parse_positive)]
     sigma: Option<f64>,
     /// Penalty while learning [default: 0.1 of the mean self-similarity]
-    #[arg(long)]
+    #[arg(long, value_parser = parse_positive)]
     train_lambda: Option<f64>,
     /// Most rounds of learning
     #[arg(long, default_value = "30", value_parser = parse_count::<1_000_000>)]
@@ -45,14 +45,15 @@ pub(super) struct EvaluateArguments {
     /// Distinct rows learned from, at most
     #[arg(long, default_value = "4096", value_parser = parse_count::<1_000_000>)]
     sample: usize,
-    /// Compression ratios to compare at, two numbers counted for every nonzero
-    #[arg(long, value_delimiter = ',', conflicts_with = "lambda")]
+    /// Compression ratios to compare at, two numbers counted for every nonzero: each coder gets as many nonzeros
+    /// over all rows as that allows [default: 20,40,60,80]
+    #[arg(long, value_delimiter = ',', value_parser = parse_positive, conflicts_with = "lambda")]
     cr: Vec<f64>,
     /// Penalties to compare at; coders without one get as many nonzeros as fksc needs there
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = parse_positive)]
     lambda: Vec<f64>,
-    /// Accepted optimality gap of the coders
-    #[arg(long, default_value_t = CoderOptions::DEFAULT_TOLERANCE)]
+    /// Accepted optimality gap of the coders; coordinate descent takes long to go lower
+    #[arg(long, default_value = "1e-4", value_parser = parse_positive)]
     tolerance: f64,
     /// Seeds to repeat everything with
     #[arg(long, default_value = "1", value_parser = parse_count::<1000>)]
@@ -61,7 +62,7 @@ pub(super) struct EvaluateArguments {
     #[arg(long)]
     scale: bool,
     /// A value counts as correct (NECR) if it is off by less
-    #[arg(long, default_value_t = DEFAULT_NECR_TOLERANCE)]
+    #[arg(long, default_value_t = DEFAULT_NECR_TOLERANCE, value_parser = parse_positive)]
     necr_tolerance: f64,
     /// How the result is printed
     #[arg(long, value_enum, default_value = "table")]
@@ -89,12 +90,13 @@ enum EvaluateFormat {
 const DEFAULT_RATIOS: [f64; 4] = [20.0, 40.0, 60.0, 80.0];
 
 fn known_coder(name: &str) -> std::result::Result<String, String> {
-    coders::by_name(name).map(|coder| coder.name().to_string()).map_err(|error| error.to_string())
+    coders::by_name(name.trim()).map(|coder| coder.name().to_string()).map_err(|error| error.to_string())
 }
 
 impl EvaluateArguments {
     pub async fn run(&self) -> Result<()> {
-        let settings = self.settings()?;
+        self.check_output()?;
+        let settings = self.settings();
         let tables = Tables::read(self).await?;
         let trials = (0..self.seeds as u64).map(|seed| {
             eprintln!("seed {seed}: learning from {} rows", tables.train.len());
@@ -109,27 +111,26 @@ impl EvaluateArguments {
         super::output::write_text(self.output.as_deref(), &text)
     }
 
-    fn settings(&self) -> Result<Vec<Setting>> {
-        let positive = |name: &str, values: &[f64]| -> Result<()> {
-            let bad = values.iter().find(|value| !(**value > 0.0 && value.is_finite()));
-            ensure!(bad.is_none(), "--{name} must be greater than zero, not {}", bad.copied().unwrap_or(0.0));
-            Ok(())
-        };
-        positive("cr", &self.cr)?;
-        positive("lambda", &self.lambda)?;
-        positive("necr-tolerance", &[self.necr_tolerance])?;
+    fn settings(&self) -> Vec<Setting> {
         if !self.lambda.is_empty() {
-            return Ok(self.lambda.iter().map(|lambda| Setting::Lambda(*lambda)).collect());
+            return self.lambda.iter().map(|lambda| Setting::Lambda(*lambda)).collect();
         }
         let ratios = if self.cr.is_empty() { &DEFAULT_RATIOS[..] } else { &self.cr };
-        Ok(ratios.iter().map(|ratio| Setting::Ratio(*ratio)).collect())
+        ratios.iter().map(|ratio| Setting::Ratio(*ratio)).collect()
     }
 
-    fn with_threads<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-        let mut pool = rayon::ThreadPoolBuilder::new();
-        if let Some(threads) = self.threads {
-            pool = pool.num_threads(threads);
-        }
-        pool.build().context("cannot start the threads")?.install(work)
+    /// Refuses an output that would only fail, or destroy the table, after the work is done.
+    fn check_output(&self) -> Result<()> {
+        let Some(output) = &self.output else { return Ok(()) };
+        let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        ensure!(folder.is_dir(), "cannot write {}: {} is not a folder", output.display(), folder.display());
+        ensure!(!output.is_dir(), "cannot write {}: it is a folder", output.display());
+        let same = output
+            .canonicalize()
+            .ok()
+            .is_some_and(|path| Path::new(&self.table).canonicalize().ok() == Some(path));
+        ensure!(!same, "{} is the table itself; name another output", output.display());
+        Ok(())
     }
 }

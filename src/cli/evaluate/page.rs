@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use super::EvaluateArguments;
 use super::input::Tables;
-use super::report::{COLUMNS, lines, summary};
+use super::report::{COLUMNS, lines, mean, summary};
 use super::trial::{Figures, Trial};
 use crate::cli::page::{BarChart, LineChart, Page, Series};
 
@@ -18,7 +18,7 @@ const CODERS: usize = 2;
 
 pub(super) fn render(arguments: &EvaluateArguments, tables: &Tables, trials: &[Trial]) -> Result<String> {
     let mut page = Page::new(&format!("Evaluation of {}", arguments.table));
-    page.paragraph(&summary(arguments, tables, trials));
+    page.paragraph(&summary(arguments, tables, trials)?);
     rates(&mut page, arguments, trials);
     if let Some(first) = trials.first() {
         reconstructions(&mut page, tables, first);
@@ -36,7 +36,7 @@ fn rates(page: &mut Page, arguments: &EvaluateArguments, trials: &[Trial]) {
         let of = |coder: &String| {
             let points = (0..trials.first().map_or(0, |trial| trial.figures.len()))
                 .filter(|i| trials[0].figures[*i].coder == coder.as_str())
-                .map(|i| (mean(trials, i, x), mean(trials, i, y)));
+                .map(|i| (mean(of_line(trials, i, x)), mean(of_line(trials, i, y))));
             let mut points: Vec<(f64, f64)> = points.collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             Series { name: coder.clone(), points }
@@ -52,17 +52,24 @@ fn rates(page: &mut Page, arguments: &EvaluateArguments, trials: &[Trial]) {
         ..LineChart::default()
     };
     let cr = "compression ratio (two numbers per nonzero)";
-    page.line_chart(&chart("Mean absolute error", cr, "NMAE", series(|f| f.cr, |f| f.nmae)));
-    page.line_chart(&chart("Root mean square error", cr, "NRMSE", series(|f| f.cr, |f| f.nrmse)));
+    page.line_chart(&chart("Mean absolute error", cr, "NMAE", series(ratio, |f| f.nmae)));
+    page.line_chart(&chart("Root mean square error", cr, "NRMSE", series(ratio, |f| f.nrmse)));
     let bytes = series(|f| f.bytes as f64, |f| f.nmae);
     page.line_chart(&chart("Real bytes", "bytes with dictionary", "NMAE", bytes));
-    let seconds = series(|f| f.cr, |f| f.seconds);
-    page.line_chart(&LineChart { log_y: true, ..chart("Time of coding", cr, "seconds", seconds) });
+    let seconds = series(ratio, |f| f.seconds);
+    page.line_chart(&LineChart {
+        log_y: true,
+        ..chart("Time of coding", cr, "seconds (logarithmic)", seconds)
+    });
 }
 
-/// The mean over the seeds of a figure of line `i`.
-fn mean(trials: &[Trial], i: usize, figure: fn(&Figures) -> f64) -> f64 {
-    trials.iter().map(|trial| figure(&trial.figures[i])).sum::<f64>() / trials.len() as f64
+fn ratio(figures: &Figures) -> f64 {
+    figures.cr.unwrap_or(f64::NAN)
+}
+
+/// A figure of line `i`, for every seed.
+fn of_line(trials: &[Trial], i: usize, figure: fn(&Figures) -> f64) -> impl Iterator<Item = f64> {
+    trials.iter().map(move |trial| figure(&trial.figures[i]))
 }
 
 fn reconstructions(page: &mut Page, tables: &Tables, trial: &Trial) {
@@ -82,7 +89,8 @@ fn reconstructions(page: &mut Page, tables: &Tables, trial: &Trial) {
             title: format!("Sensor {sensor}"),
             x_label: "row".to_string(),
             y_label: "value".to_string(),
-            series: std::iter::once(original).chain(decoded).collect(),
+            // Coders have the colours they have above.
+            series: decoded.chain([original]).collect(),
             ..LineChart::default()
         });
     }

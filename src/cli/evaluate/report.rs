@@ -3,10 +3,13 @@
 use std::fmt::Write;
 
 use anyhow::Result;
+use datafusion::arrow::record_batch::RecordBatch;
 
 use super::EvaluateArguments;
 use super::input::Tables;
 use super::trial::{Figures, Trial};
+use crate::cli::output::parquet_bytes;
+use crate::columnar::to_vector_array;
 
 /// All rows of all seeds.
 pub(super) fn json(trials: &[Trial]) -> Result<String> {
@@ -15,8 +18,19 @@ pub(super) fn json(trials: &[Trial]) -> Result<String> {
 }
 
 /// The names of the columns of [`lines`].
-pub(super) const COLUMNS: [&str; 10] =
-    ["setting", "coder", "CR", "bytes", "NMAE", "NRMSE", "NECR", "objective", "nonzeros/row", "seconds"];
+pub(super) const COLUMNS: [&str; 11] = [
+    "setting",
+    "coder",
+    "kernel",
+    "CR",
+    "bytes",
+    "NMAE",
+    "NRMSE",
+    "NECR",
+    "objective",
+    "nonzeros/row",
+    "seconds",
+];
 
 /// One line per setting and coder, with the mean over the seeds and half the range where it matters.
 pub(super) fn lines(trials: &[Trial]) -> Vec<Vec<String>> {
@@ -26,7 +40,8 @@ pub(super) fn lines(trials: &[Trial]) -> Vec<Vec<String>> {
         vec![
             head.setting.clone(),
             head.coder.to_string(),
-            rounded(mean(of(|f| f.cr)), 1),
+            head.kernel.to_string(),
+            rounded(mean(of(|f| f.cr.unwrap_or(f64::NAN))), 1).replace("NaN", "–"),
             rounded(mean(of(|f| f.bytes as f64)), 0),
             spread(of(|f| f.nmae), 4),
             spread(of(|f| f.nrmse), 4),
@@ -39,7 +54,7 @@ pub(super) fn lines(trials: &[Trial]) -> Vec<Vec<String>> {
     first.figures.iter().enumerate().map(line).collect()
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> f64 {
+pub(super) fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0), |(sum, count), value| (sum + value, count + 1));
     sum / f64::from(count.max(1))
 }
@@ -57,24 +72,34 @@ fn spread(values: impl Iterator<Item = f64> + Clone, digits: usize) -> String {
     if high > low { format!("{middle} ± {:.digits$}", (high - low) / 2.0) } else { middle }
 }
 
-/// A sentence about what was compared.
-pub(super) fn summary(arguments: &EvaluateArguments, tables: &Tables, trials: &[Trial]) -> String {
+/// What was compared, and what the figures mean.
+pub(super) fn summary(arguments: &EvaluateArguments, tables: &Tables, trials: &[Trial]) -> Result<String> {
     let skipped = tables.train.skipped + tables.test.skipped;
     let left_out = if skipped > 0 {
         format!(" {skipped} rows with missing or unusable values were left out.")
     } else {
         String::new()
     };
-    format!(
-        "{} rows of length {} judged, {} learned from, {} atoms, {} seed{}; bytes are codes and dictionary as \
-         Parquet with zstd; CR counts two numbers per nonzero and no dictionary.{left_out}",
+    let first = trials.first().and_then(|trial| trial.figures.first());
+    let baseline =
+        to_vector_array(tables.test.values().to_vec(), tables.test.dim(), &vec![true; tables.test.len()])?;
+    let baseline = parquet_bytes(&RecordBatch::try_from_iter([("v", baseline)])?)?;
+    let sigma = trials.iter().flat_map(|trial| &trial.figures).find_map(|figures| figures.sigma);
+    Ok(format!(
+        "{} rows of length {} judged ({} bytes as doubles, {baseline} as Parquet with zstd), {} learned from, {} atoms, \
+         {} seed{}{}. Bytes are codes and dictionary as Parquet with zstd. CR counts two numbers per nonzero and no \
+         dictionary. The objective is the sum over all rows of 1/2 ||phi(y) - phi(X) w||^2 + lambda ||w||_1 under the \
+         dictionary's kernel, with the lambda that alone would give this ratio; cd has a linear dictionary of its own, so its \
+         objective does not compare.{left_out}",
         tables.test.len(),
         tables.test.dim(),
+        8 * tables.test.values().len(),
         tables.train.len(),
-        arguments.atoms,
+        first.map_or(arguments.atoms, |figures| figures.atoms),
         trials.len(),
-        if trials.len() == 1 { "" } else { "s, mean ± half the range" },
-    )
+        if trials.len() == 1 { "" } else { "s (mean ± half the range)" },
+        sigma.map_or(String::new(), |sigma| format!(", sigma {sigma:.4}")),
+    ))
 }
 
 /// The lines in columns of equal width.
@@ -91,7 +116,7 @@ pub(super) fn table(arguments: &EvaluateArguments, tables: &Tables, trials: &[Tr
             let gap = if column == 0 { "" } else { "  " };
             // Names to the left, numbers to the right.
             match column {
-                0 | 1 => write!(text, "{gap}{cell:<width$}")?,
+                0..=2 => write!(text, "{gap}{cell:<width$}")?,
                 _ => write!(text, "{gap}{cell:>width$}")?,
             }
         }
@@ -101,6 +126,6 @@ pub(super) fn table(arguments: &EvaluateArguments, tables: &Tables, trials: &[Tr
     for line in &lines {
         write(&mut line.iter().map(String::as_str))?;
     }
-    writeln!(text, "\n{}", summary(arguments, tables, trials))?;
+    writeln!(text, "\n{}", summary(arguments, tables, trials)?)?;
     Ok(text)
 }

@@ -17,6 +17,8 @@ use crate::math::{
 /// How close the number of nonzeros must come.
 const CLOSE: f64 = 0.002;
 const MOST_STEPS: usize = 40;
+/// As a share of the first one that is sparse enough: codes hardly change below it.
+const SMALLEST_PENALTY: f64 = 1e-9;
 /// Penalties that are tried beside a limit, as multiples of the dictionary's.
 const PENALTIES: [f64; 4] = [0.01, 0.1, 1.0, 10.0];
 
@@ -95,7 +97,8 @@ impl Problem<'_> {
     /// The smallest penalty, near enough, with at most `allowed` nonzeros.
     pub fn penalty_for(&self, allowed: usize) -> Result<f64> {
         let count = |lambda: f64| -> Result<usize> {
-            Ok(Fksc.encode(self.dictionary, self.signals, &CoderOptions::new(lambda)?)?.nonzeros())
+            let options = CoderOptions::new(lambda)?.with_tolerance(self.tolerance)?;
+            Ok(Fksc.encode(self.dictionary, self.signals, &options)?.nonzeros())
         };
         let mut high = self.dictionary.dictionary().lambda();
         while count(high)? > allowed {
@@ -103,7 +106,8 @@ impl Problem<'_> {
         }
         let mut low = high / 4.0;
         // Codes may be sparse enough without any penalty to speak of.
-        while count(low)? <= allowed && low > 1e-9 * high {
+        let smallest = SMALLEST_PENALTY * high;
+        while count(low)? <= allowed && low > smallest {
             (high, low) = (low, low / 4.0);
         }
         for _ in 0..MOST_STEPS {
@@ -128,9 +132,9 @@ impl Problem<'_> {
         if left_over == 0 {
             return self.timed(coder, options.with_max_nonzeros(limit)?);
         }
-        let few = match limit {
-            0 => self.empty_codes(),
-            _ => self.timed(coder, options.with_max_nonzeros(limit)?)?.0,
+        let (few, first_seconds) = match limit {
+            0 => (self.empty_codes(), 0.0),
+            _ => self.timed(coder, options.with_max_nonzeros(limit)?)?,
         };
         let (more, seconds) = self.timed(coder, options.with_max_nonzeros(limit + 1)?)?;
         let (fit_of_few, fit_of_more) = (fits(&few, options.lambda()), fits(&more, options.lambda()));
@@ -146,7 +150,7 @@ impl Problem<'_> {
             (codes.row(signal), codes.reports[signal])
         };
         let codes = Codes::from_rows(self.dictionary.dictionary().len(), (0..count).map(chosen));
-        Ok((codes, seconds))
+        Ok((codes, first_seconds + seconds))
     }
 
     fn empty_codes(&self) -> Codes {

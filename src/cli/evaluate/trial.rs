@@ -15,6 +15,7 @@ use super::EvaluateArguments;
 use super::input::Tables;
 use super::search::{Found, Problem, Sparsity};
 use crate::cli::output::parquet_bytes;
+use crate::cli::threads::{on_threads, thread_count};
 use crate::columnar::{dictionary_to_bytes, to_code_array};
 use crate::math::coders::{self, Fksc, Form, evaluate};
 use crate::math::metrics::{ErrorTotals, compression_ratio};
@@ -42,8 +43,8 @@ impl Setting {
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Figures {
     pub coder: &'static str,
-    /// Values over twice the nonzeros: the paper's ratio, which counts no dictionary.
-    pub cr: f64,
+    /// Values over twice the nonzeros: the paper's ratio, which counts no dictionary; none without nonzeros.
+    pub cr: Option<f64>,
     /// Codes and dictionary as Parquet with zstd.
     pub bytes: usize,
     pub nrmse: f64,
@@ -70,6 +71,7 @@ pub(super) struct Figures {
     pub code_bytes: usize,
     pub dictionary_bytes: usize,
     pub learner: String,
+    pub kernel: &'static str,
 }
 
 /// A dictionary that was learned.
@@ -143,7 +145,7 @@ impl Trial {
         settings: &[Setting],
         seed: u64,
     ) -> Result<Self> {
-        arguments.with_threads(|| {
+        on_threads(thread_count(arguments.threads), || {
             let mut trial = Self { figures: Vec::new(), learned: Vec::new(), pictures: Vec::new() };
             for name in &arguments.coders {
                 let learner = learner_of(name);
@@ -257,7 +259,7 @@ impl Judged<'_> {
         let parameters = dictionary.kernel().parameters();
         let figures = Figures {
             coder,
-            cr: compression_ratio(totals.count, nonzeros as u64),
+            cr: (nonzeros > 0).then(|| compression_ratio(totals.count, nonzeros as u64)),
             bytes: code_bytes + learned.bytes,
             nrmse: totals.nrmse().unwrap_or(f64::NAN),
             nmae: totals.nmae().unwrap_or(f64::NAN),
@@ -278,6 +280,7 @@ impl Judged<'_> {
             code_bytes,
             dictionary_bytes: learned.bytes,
             learner: learned.learner().to_string(),
+            kernel: dictionary.kernel().name(),
         };
         Ok((figures, decoded))
     }

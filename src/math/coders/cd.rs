@@ -13,7 +13,6 @@ use super::codes::{Codes, ExitReason, SignalReport};
 use super::lasso::{Lasso, soft_threshold};
 use super::similarities::ExactBlock;
 use super::{Coder, CoderOptions, Form, L1_OPTIONS};
-use crate::math::gram::Gram;
 use crate::math::signals::{add_scaled, dot};
 use crate::math::{PreparedDictionary, Result, Signals};
 
@@ -41,29 +40,23 @@ impl Coder for Cd {
         options: &CoderOptions,
     ) -> Result<Codes> {
         let gram = dictionary.gram()?;
-        code_each(dictionary, signals, options, None, &Selective { row_norms: row_norms(gram) })
+        code_each(dictionary, signals, options, None, &Selective { row_norms: gram.row_norms() })
     }
 }
 
-/// `||K_i||_2` of every row.
-fn row_norms(gram: &Gram) -> Vec<f64> {
-    (0..gram.atoms).map(|position| dot(gram.row(position), gram.row(position)).sqrt()).collect()
-}
-
-struct Selective {
-    row_norms: Vec<f64>,
+struct Selective<'a> {
+    row_norms: &'a [f64],
 }
 
 /// What is reused from signal to signal.
 #[derive(Debug, Default)]
 struct Memory {
     weights: Vec<f64>,
-    /// Weights and correlations at the start of the round.
-    before: Vec<f64>,
+    /// At the start of the round.
     correlations: Vec<f64>,
 }
 
-impl Solver for Selective {
+impl Solver for Selective<'_> {
     type Block = ExactBlock;
     type Memory = Memory;
 
@@ -88,7 +81,7 @@ impl Solver for Selective {
                 break (gap, ExitReason::MaxRounds);
             }
             rounds += 1;
-            updates += memory.sweep(problem, similarities, &self.row_norms);
+            updates += memory.sweep(problem, similarities, self.row_norms);
         };
         let Memory { weights, correlations, .. } = memory;
         let nonzeros = || weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0);
@@ -102,8 +95,6 @@ impl Memory {
     /// Computes all correlations; gives the largest violation, and whether all are accepted.
     #[inline(always)]
     fn start_round(&mut self, problem: &Lasso<'_>, similarities: &[f64]) -> (f64, bool) {
-        self.before.clear();
-        self.before.extend_from_slice(&self.weights);
         self.correlations.clear();
         self.correlations.extend_from_slice(similarities);
         for (position, weight) in self.weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0) {
@@ -119,15 +110,14 @@ impl Memory {
         for i in 0..self.weights.len() {
             let old = self.weights[i];
             let diagonal = problem.gram.diagonal(i);
-            let bound = self.correlations[i].abs() + row_norms[i] * moved_square.max(0.0).sqrt();
+            let bound = self.correlations[i].abs() + row_norms[i] * moved_square.sqrt();
             if diagonal <= 0.0 || (old == 0.0 && bound <= problem.lambda) {
                 continue;
             }
             computed += 1;
             let z = similarities[i] - dot(problem.gram.row(i), &self.weights) + diagonal * old;
             let new = soft_threshold(z, problem.lambda) / diagonal;
-            let (from, to) = (old - self.before[i], new - self.before[i]);
-            moved_square += to * to - from * from;
+            moved_square += (new - old) * (new - old);
             self.weights[i] = new;
         }
         computed

@@ -10,7 +10,7 @@ pub enum ExitReason {
     Converged,
     /// The rounds allowed were used up first.
     MaxRounds,
-    /// As many nonzeros as allowed, and more would have been used.
+    /// As many nonzeros as allowed.
     Truncated,
 }
 
@@ -43,8 +43,11 @@ pub struct Codes {
 }
 
 impl Codes {
-    /// Codes over `atoms` atoms from single ones with their reports.
-    pub fn from_rows<'a>(atoms: usize, rows: impl IntoIterator<Item = (Code<'a>, SignalReport)>) -> Self {
+    /// Codes over `atoms` atoms from single ones, whose atoms ascend, with their reports.
+    pub(crate) fn from_rows<'a>(
+        atoms: usize,
+        rows: impl IntoIterator<Item = (Code<'a>, SignalReport)>,
+    ) -> Self {
         let (mut starts, mut indices, mut data, mut reports) = (vec![0], Vec::new(), Vec::new(), Vec::new());
         for ((atoms, weights), report) in rows {
             indices.extend_from_slice(atoms);

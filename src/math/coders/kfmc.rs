@@ -2,13 +2,14 @@
 //! describes it).
 //!
 //! `1/2 ||phi(y) - phi(X) w||^2 + lambda/2 ||w||^2` has the minimum `w = (K + lambda I)^-1 k`: one
-//! factorisation per dictionary and a product per block. All weights are nonzero; what `max_nonzeros` does
-//! not leave room for is dropped and, as in the paper, the others stay as they are.
+//! factorisation per dictionary and lambda, and a product per block. Next to no weight is zero; what
+//! `max_nonzeros` does not leave room for is dropped and, as in the paper, the others stay as they are.
+
+use std::sync::Arc;
 
 use super::batch::{Solution, Solver, Waiting, choose_largest, code_each};
 use super::codes::{Codes, ExitReason, SignalReport};
 use super::lasso::Lasso;
-use super::ridge::RidgeSystem;
 use super::similarities::ExactBlock;
 use super::{Coder, CoderOptions, Form};
 use crate::math::product::rows_times_symmetric;
@@ -38,15 +39,15 @@ impl Coder for Kfmc {
         options: &CoderOptions,
     ) -> Result<Codes> {
         let gram = dictionary.gram()?;
-        let system = RidgeSystem::new(gram.values.clone(), gram.atoms, options.lambda())?;
-        let most = options.max_nonzeros.unwrap_or(gram.atoms);
-        code_each(dictionary, signals, options, None, &Ridge { inverse: system.inverse(), most })
+        let inverse = gram.ridge_inverse(options.lambda())?;
+        let most = options.max_nonzeros.map_or(gram.atoms, |most| most.min(gram.atoms));
+        code_each(dictionary, signals, options, None, &Ridge { inverse, most })
     }
 }
 
 struct Ridge {
     /// `(K + lambda I)^-1`.
-    inverse: Vec<f64>,
+    inverse: Arc<Vec<f64>>,
     most: usize,
 }
 
@@ -81,6 +82,7 @@ impl Solver for Ridge {
         let atoms = problem.gram.atoms;
         let dense = &all[signal.index * atoms..(signal.index + 1) * atoms];
         choose_largest(chosen, atoms, self.most, |i| dense[i].abs() * problem.gram.norms[i]);
+        chosen.retain(|i| dense[*i] != 0.0);
         positions.clear();
         positions.extend(chosen.iter().map(|i| *i as u32));
         weights.clear();
@@ -88,6 +90,7 @@ impl Solver for Ridge {
         solution.write(problem, positions.iter().copied().zip(weights.iter().copied()));
         let (objective, _) = problem.judge(signal.similarities, positions, weights);
         let exit = if self.most < atoms { ExitReason::Truncated } else { ExitReason::Converged };
+        // The weights before the cut are exact.
         SignalReport { objective, rounds: 1, updates: atoms as u64, gap: 0.0, exit }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Guesses the signs of the weights: one atom joins at a time, the one that violates `|g_i| <= lambda`
 //! most, and with signs `theta` fixed the weights of the active set are `K_SS^-1 (k_S - lambda theta_S)`.
-//! The step towards them ends where the objective is lowest, weights that reach zero leave, and so on
-//! until no condition is violated.
+//! The step towards them ends where the objective is lowest, weights that reach zero no longer move, and so
+//! on until no condition is violated.
 //!
 //! Deviations: the step is that of `active_set`, whose line search looks between the sign changes too and
 //! which copes with atoms that depend on each other; a new atom enters by one coordinate step.
@@ -80,15 +80,20 @@ impl Solver for Kfss {
     }
 }
 
-/// The largest violation outside the set, and the atom it belongs to where it is not accepted.
+/// The largest violation outside the set, and the atom whose violation is farthest from being accepted.
 #[inline(always)]
 fn worst(problem: &Lasso<'_>, set: &ActiveSet, correlations: &[f64]) -> (f64, Option<usize>) {
-    let (mut largest, mut violator) = (0.0, None);
+    let (mut largest, mut farthest, mut violator) = (0.0f64, 0.0, None);
     for (position, correlation) in correlations.iter().enumerate() {
         let violation = correlation.abs() - problem.lambda;
-        if violation > largest && !set.positions.contains(&(position as u32)) {
-            largest = violation;
-            violator = (violation > problem.accepted(position)).then_some(position);
+        if violation <= 0.0 || set.positions.contains(&(position as u32)) {
+            continue;
+        }
+        largest = largest.max(violation);
+        // Correlations scale with the atom's norm.
+        let relative = violation / problem.gram.norms[position];
+        if violation > problem.accepted(position) && relative > farthest {
+            (farthest, violator) = (relative, Some(position));
         }
     }
     (largest, violator)

@@ -17,6 +17,9 @@ use super::{Coder, CoderOptions, Form};
 use crate::math::signals::add_scaled;
 use crate::math::{PreparedDictionary, Result, Signals};
 
+/// Nothing is gained by atoms whose cosine with what is left of the signal is a rounding error.
+const ROUNDING: f64 = 1e-13;
+
 /// Kernel orthogonal matching pursuit.
 #[derive(Debug, Clone, Copy)]
 pub struct Komp;
@@ -78,15 +81,15 @@ impl Solver for Pursuit {
         let similarities = signal.similarities;
         memory.clear(similarities);
         let enough = self.residual * self.residual * problem.self_similarity;
+        let smallest = ROUNDING * problem.self_similarity.abs().sqrt();
         let (mut left, mut updates) = (problem.self_similarity, 0);
         let exit = loop {
             if left <= enough {
                 break ExitReason::Converged;
             }
-            // Nothing is gained by atoms whose correlations are rounding errors.
             let Some(best) = memory
                 .best(problem)
-                .filter(|best| memory.correlations[*best].abs() > problem.accepted(*best))
+                .filter(|best| memory.correlations[*best].abs() > smallest * problem.gram.norms[*best])
             else {
                 break ExitReason::Converged;
             };

@@ -9,19 +9,21 @@
 //! As in the paper, of every signal's weights the largest `max_nonzeros` are kept as they are. Deviation: it
 //! stops by the duality gap instead of after a number of rounds.
 
+use std::cmp::Ordering;
+
 use rayon::prelude::*;
 
 use super::batch::{BlockCodes, choose_largest, concatenate, map_blocks};
 use super::codes::{Codes, ExitReason, SignalReport};
 use super::lasso::Lasso;
-use super::ridge::RidgeSystem;
 use super::similarities::{ExactBlock, SimilarityBlock};
 use super::{Coder, CoderOptions, Form};
 use crate::math::gram::Gram;
 use crate::math::product::{BLOCK, rows_times_symmetric};
+use crate::math::ridge::RidgeSystem;
 use crate::math::{PreparedDictionary, Result, Signals};
 
-/// A row this much smaller than the largest counts as zero.
+/// An atom that contributes this much less than the largest counts as unused.
 const NEGLIGIBLE: f64 = 1e-9;
 /// Rounds after which it gives up.
 const MOST_ROUNDS: usize = 500;
@@ -49,18 +51,43 @@ impl Coder for KsrL21 {
         signals: &Signals<'_>,
         options: &CoderOptions,
     ) -> Result<Codes> {
-        let gram = dictionary.gram()?;
-        let mut group = Group::new(dictionary, gram, signals, options.lambda())?;
-        let accepted = options.tolerance.get() * group.own.iter().sum::<f64>();
-        let (mut rounds, mut state) = (0, group.judge());
-        while state.duality_gap > accepted && rounds < options.max_rounds.min(MOST_ROUNDS) {
-            group.reweight()?;
-            rounds += 1;
-            state = group.judge();
+        // Sums over signals round, so signals are put into an order of their own, whatever order they came in.
+        let mut order: Vec<usize> = (0..signals.len()).collect();
+        order.sort_by(|a, b| by_content(signals.row(*a), signals.row(*b)));
+        let sorted = Signals::new(order.iter().map(|i| signals.row(*i)).collect())?;
+        let codes = encode_sorted(dictionary, &sorted, options)?;
+        let mut places = vec![0; signals.len()];
+        for (place, i) in order.iter().enumerate() {
+            // Equal signals get equal codes, to the last bit.
+            let repeats = place > 0 && by_content(sorted.row(place - 1), sorted.row(place)).is_eq();
+            places[*i] = if repeats { places[order[place - 1]] } else { place };
         }
-        let converged = state.duality_gap <= accepted;
-        group.codes(options, rounds, state.violation, converged)
+        let rows = places.into_iter().map(|place| (codes.row(place), codes.reports[place]));
+        Ok(Codes::from_rows(dictionary.dictionary().len(), rows))
     }
+}
+
+fn by_content(a: &[f64], b: &[f64]) -> Ordering {
+    let pairs = a.iter().zip(b);
+    pairs.map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+}
+
+fn encode_sorted(
+    dictionary: &PreparedDictionary,
+    signals: &Signals<'_>,
+    options: &CoderOptions,
+) -> Result<Codes> {
+    let gram = dictionary.gram()?;
+    let mut group = Group::new(dictionary, gram, signals, options.lambda())?;
+    let accepted = options.tolerance.get() * group.own.iter().sum::<f64>();
+    let (mut rounds, mut state) = (0, group.judge());
+    while state.duality_gap > accepted && rounds < options.max_rounds.min(MOST_ROUNDS) {
+        group.reweight()?;
+        rounds += 1;
+        state = group.judge();
+    }
+    let converged = state.duality_gap <= accepted;
+    group.codes(options, rounds, state.violation, converged)
 }
 
 /// The problem of all signals, and its solution so far. Matrices have a row per signal and a column per
@@ -104,10 +131,11 @@ impl<'a> Group<'a> {
 
     /// One round: the weights for the present norms, then the norms for those weights.
     fn reweight(&mut self) -> Result<()> {
-        let largest = self.norms.iter().fold(0.0f64, |most, norm| most.max(*norm));
-        let equal = largest == 0.0;
+        // Before the first round all norms count as 1.
+        let equal = self.norms.iter().all(|norm| *norm == 0.0);
+        let negligible = self.negligible();
         let active: Vec<usize> =
-            (0..self.gram.atoms).filter(|i| equal || self.norms[*i] > NEGLIGIBLE * largest).collect();
+            (0..self.gram.atoms).filter(|i| equal || self.contribution(*i) > negligible).collect();
         let roots: Vec<f64> =
             active.iter().map(|i| if equal { 1.0 } else { self.norms[*i].sqrt() }).collect();
         let scaled = |(i, root): (&usize, &f64)| {
@@ -133,6 +161,16 @@ impl<'a> Group<'a> {
         });
         self.norms = column_norms(&self.weights, self.gram.atoms);
         Ok(())
+    }
+
+    /// What an atom contributes to all signals.
+    fn contribution(&self, position: usize) -> f64 {
+        self.norms[position] * self.gram.norms[position]
+    }
+
+    /// The contribution that counts as none.
+    fn negligible(&self) -> f64 {
+        NEGLIGIBLE * (0..self.gram.atoms).map(|i| self.contribution(i)).fold(0.0, f64::max)
     }
 
     /// The duality gap as in `foso`, with rows in place of single weights.
@@ -181,8 +219,8 @@ impl<'a> Group<'a> {
     /// Every signal's largest weights.
     fn codes(&self, options: &CoderOptions, rounds: usize, gap: f64, converged: bool) -> Result<Codes> {
         let atoms = self.gram.atoms;
-        let most = options.max_nonzeros.unwrap_or(atoms);
-        let largest = self.norms.iter().fold(0.0f64, |most, norm| most.max(*norm));
+        let most = options.max_nonzeros.map_or(atoms, |most| most.min(atoms));
+        let negligible = self.negligible();
         type Reused = (super::batch::Solution, Vec<usize>, Vec<u32>, Vec<f64>);
         let blocks = map_blocks(self.own.len(), |reused: &mut Reused, range| {
             let (solution, chosen, positions, weights) = reused;
@@ -198,7 +236,7 @@ impl<'a> Group<'a> {
                 let row = &self.weights[signal * atoms..(signal + 1) * atoms];
                 let size = |i: usize| row[i].abs() * self.gram.norms[i];
                 choose_largest(chosen, atoms, most, size);
-                chosen.retain(|i| row[*i] != 0.0 && self.norms[*i] > NEGLIGIBLE * largest);
+                chosen.retain(|i| row[*i] != 0.0 && self.contribution(*i) > negligible);
                 positions.clear();
                 positions.extend(chosen.iter().map(|i| *i as u32));
                 weights.clear();
@@ -208,7 +246,7 @@ impl<'a> Group<'a> {
                 let (objective, _) = problem.judge(similarities, positions, weights);
                 let exit = match converged {
                     false => ExitReason::MaxRounds,
-                    true if chosen.len() == most => ExitReason::Truncated,
+                    true if options.max_nonzeros == Some(chosen.len()) => ExitReason::Truncated,
                     true => ExitReason::Converged,
                 };
                 let updates = rounds as u64 * atoms as u64;

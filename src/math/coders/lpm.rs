@@ -1,12 +1,14 @@
 //! LPM: the linearised proximal method for the l0 form (Bao et al. 2014, Quan et al. 2016, as paper 1,
 //! A.5.2, describes it).
 //!
-//! The fit is linearised at `w` and given the curvature `L` of the largest eigenvalue of `K`, so a round is
-//! a gradient step `u = w + (k - K w) / L` of which the largest entries survive: as many as `max_nonzeros`
-//! allows or, without it, those above `sqrt(2 lambda / L)`, which minimise the form with `lambda ||w||_0`.
+//! The fit is linearised at `w` and given a curvature `L`, at least the largest eigenvalue of `K`, so a round
+//! is a gradient step `u = w + (k - K w) / L` of which the `max_nonzeros` largest entries survive.
 //!
 //! Deviation: a fixed point of the round is least squares on its own support, and the way there is slow
-//! where atoms are alike. So once the support has settled its weights are computed directly.
+//! where atoms are alike. So once the support has settled its weights are computed directly, and the rounds go
+//! on from them until they no longer change it. The variant with
+//! a penalty `lambda ||w||_0` instead of a limit is left out: from `w = 0` no atom ever passes its threshold
+//! where atoms are alike.
 
 use super::batch::{Solution, Solver, Waiting, choose_largest, code_each};
 use super::cholesky::Cholesky;
@@ -15,7 +17,7 @@ use super::lasso::Lasso;
 use super::similarities::ExactBlock;
 use super::{Coder, CoderOptions, Form};
 use crate::math::signals::add_scaled;
-use crate::math::{PreparedDictionary, Result, Signals};
+use crate::math::{MathError, PreparedDictionary, Result, Signals};
 
 /// Rounds without a change after which the support counts as settled.
 const STEADY_ROUNDS: usize = 20;
@@ -32,7 +34,11 @@ impl Coder for Lpm {
     }
 
     fn heeds(&self) -> &'static [&'static str] {
-        &["lambda", "max_nonzeros"]
+        &["max_nonzeros"]
+    }
+
+    fn requires(&self) -> &'static [&'static str] {
+        &["max_nonzeros"]
     }
 
     fn form(&self) -> Form {
@@ -45,15 +51,19 @@ impl Coder for Lpm {
         signals: &Signals<'_>,
         options: &CoderOptions,
     ) -> Result<Codes> {
-        let curvature = dictionary.gram()?.largest_eigenvalue();
-        let solver = Proximal { curvature, most: options.max_nonzeros };
+        let curvature = dictionary.gram()?.eigenvalue_bound();
+        let Some(most) = options.max_nonzeros else {
+            let (name, value) = ("max_nonzeros", "missing".to_string());
+            return Err(MathError::Parameter { name, value, requirement: "given for the coder lpm" });
+        };
+        let solver = Proximal { curvature, most };
         code_each(dictionary, signals, options, None, &solver)
     }
 }
 
 struct Proximal {
     curvature: f64,
-    most: Option<usize>,
+    most: usize,
 }
 
 /// What is reused from signal to signal.
@@ -83,17 +93,24 @@ impl Solver for Proximal {
         memory.positions.clear();
         memory.weights.clear();
         let (mut rounds, mut steady) = (0, 0);
-        while steady < STEADY_ROUNDS && rounds < MOST_ROUNDS {
+        // The weights of a settled support are computed directly, and stand if a round from them keeps it.
+        let mut settled = false;
+        while !settled && rounds < MOST_ROUNDS {
             rounds += 1;
             let changed = self.round(problem, signal.similarities, memory);
             steady = if changed { 0 } else { steady + 1 };
+            if steady >= STEADY_ROUNDS {
+                memory.fit(problem, signal.similarities);
+                settled = !self.round(problem, signal.similarities, memory);
+                steady = 0;
+            }
         }
         memory.fit(problem, signal.similarities);
         let Memory { positions, weights, .. } = memory;
         let (objective, gap) = problem.judge(signal.similarities, positions, weights);
         solution.write(problem, positions.iter().copied().zip(weights.iter().copied()));
-        let full = self.most == Some(positions.len());
-        let exit = match (steady == STEADY_ROUNDS, full) {
+        let full = positions.len() == self.most;
+        let exit = match (settled, full) {
             (false, _) => ExitReason::MaxRounds,
             (true, true) => ExitReason::Truncated,
             (true, false) => ExitReason::Converged,
@@ -116,14 +133,7 @@ impl Proximal {
         for (position, weight) in positions.iter().zip(weights.iter()) {
             moved[*position as usize] += weight;
         }
-        match self.most {
-            Some(most) => choose_largest(chosen, moved.len(), most, |i| moved[i].abs()),
-            None => {
-                let threshold = (2.0 * problem.lambda / self.curvature).sqrt();
-                chosen.clear();
-                chosen.extend((0..moved.len()).filter(|i| moved[*i].abs() > threshold));
-            }
-        }
+        choose_largest(chosen, moved.len(), self.most, |i| moved[i].abs());
         chosen.retain(|i| moved[*i] != 0.0);
         let same = chosen.iter().map(|i| *i as u32).eq(positions.iter().copied());
         positions.clear();
@@ -153,5 +163,8 @@ impl Memory {
         }
         positions.truncate(kept);
         factor.solve(weights);
+        let mut nonzero = weights.iter().map(|weight| *weight != 0.0);
+        positions.retain(|_| nonzero.next() == Some(true));
+        weights.retain(|weight| *weight != 0.0);
     }
 }

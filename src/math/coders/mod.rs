@@ -26,7 +26,6 @@ mod ksc;
 mod ksr_l21;
 mod lasso;
 mod lpm;
-mod ridge;
 mod similarities;
 #[cfg(feature = "cli")]
 mod stages;
@@ -145,6 +144,11 @@ pub trait Coder: Debug + Send + Sync {
 
     /// The options that make a difference to it, as users write them.
     fn heeds(&self) -> &'static [&'static str];
+
+    /// The options it cannot do without.
+    fn requires(&self) -> &'static [&'static str] {
+        &[]
+    }
 
     /// What its codes minimise or are limited by.
     fn form(&self) -> Form;

@@ -56,8 +56,8 @@ pub trait Decoder: Debug + Send + Sync {
 }
 
 /// Decodes a batch: `codes[i]` lists the atoms and weights of row `i`; signals are written one
-/// after the other. A code without weights decodes to the dictionary's centre, which is the mean
-/// atom for the RBF kernel and zero for the others.
+/// after the other. A code without weights decodes to the dictionary's centre, which is the median
+/// of the atoms, element by element, for the RBF kernel and zero for the others.
 pub fn decode(dictionary: &PreparedDictionary, codes: &[Code<'_>]) -> Result<Vec<f64>> {
     let dim = dictionary.dictionary().dim();
     let decoder = dictionary.dictionary().kernel().decoder();

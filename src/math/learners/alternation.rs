@@ -1,13 +1,13 @@
 //! Learning by coding and stepping in turn, whatever the step.
 //!
-//! - Atoms start from training signals.
+//! - Atoms start from training signals, or from a dictionary learned before.
 //! - Atoms that no signal uses cannot improve, and atoms that repeat another are wasted: both restart from
 //!   the signals represented worst.
 //! - It has converged when the objective, which is what users pay for, no longer falls; the atoms of the
 //!   best round are kept.
 
 use super::step::Step;
-use super::{Observer, Progress, Task};
+use super::{Observer, Progress, Start, Task};
 use crate::math::coders::{CoderOptions, Codes, Fksc};
 use crate::math::gram::Gram;
 use crate::math::{Dictionary, MathError, PreparedDictionary, Result, Round, Training};
@@ -25,7 +25,11 @@ pub(super) fn alternate(
     let coding = CoderOptions::new(task.lambda)?;
     let step = Step::new(task)?;
     let mut training = Training { learner: learner.to_string(), ..Training::default() };
-    let mut current = step.prepare(task.signals.rows()[..task.atoms].concat(), None)?;
+    let (start, replace_unused) = match task.start {
+        Start::Signals(count) => (task.signals.rows()[..count].concat(), true),
+        Start::Atoms(atoms) => (atoms.to_vec(), false),
+    };
+    let mut current = step.prepare(start, None)?;
     let alike = alike(current.gram()?);
     let mut best: Option<(f64, Vec<f64>)> = None;
     let mut before: Option<Codes> = None;
@@ -49,7 +53,7 @@ pub(super) fn alternate(
         training.converged = !reseeded && lowest - objective <= task.tolerance * lowest;
         let last = training.converged || round == task.max_rounds;
         // The second half of the rounds is for settling.
-        let reseeds = if last || 2 * round > task.max_rounds {
+        let reseeds = if !replace_unused || last || 2 * round > task.max_rounds {
             Vec::new()
         } else {
             reseeds(current.gram()?, &codes, &task.counts, alike)

@@ -18,7 +18,7 @@ pub use options::LearnerOptions;
 pub use scdl::Scdl;
 
 use super::kernels::unknown;
-use super::{Dictionary, Kernel, Result, Sample, Signals};
+use super::{Dictionary, Kernel, MathError, Result, Sample, Signals};
 
 /// Learns dictionaries.
 pub trait Learner: Debug + Send + Sync {
@@ -41,8 +41,8 @@ pub struct Task<'a> {
     pub signals: Signals<'a>,
     /// How much each signal counts.
     pub counts: Vec<f64>,
-    /// Atoms to make, at most as many as there are signals.
-    pub atoms: usize,
+    /// Where atoms start.
+    pub start: Start<'a>,
     /// The kernel.
     pub kernel: Arc<dyn Kernel>,
     /// The penalty.
@@ -51,6 +51,16 @@ pub struct Task<'a> {
     pub max_rounds: usize,
     /// Relative fall of the objective below which learning has converged.
     pub tolerance: f64,
+}
+
+/// Where atoms start.
+#[derive(Debug, Clone, Copy)]
+pub enum Start<'a> {
+    /// From the first so many signals. Atoms that no signal uses restart from signals, too.
+    Signals(usize),
+    /// From atoms learned before, one after the other. Those that no signal uses stay as they are: other
+    /// signals may need them.
+    Atoms(&'a [f64]),
 }
 
 /// How far learning has come.
@@ -84,6 +94,16 @@ fn all() -> [Arc<dyn Learner>; 2] {
     [Arc::new(Kscdl), Arc::new(Scdl)]
 }
 
+/// Refuses a kernel that a learner is not made for.
+fn check_kernel(learner: &dyn Learner, kernel: &str) -> Result<()> {
+    match learner.only_kernel() {
+        Some(only) if only != kernel => {
+            Err(MathError::LearnerKernel { learner: learner.name(), only, kernel: kernel.to_string() })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The names of all learners, the default first.
 pub fn names() -> Vec<&'static str> {
     all().iter().map(|learner| learner.name()).collect()
@@ -105,12 +125,41 @@ pub fn learn(
     }
     let task = options.task(sample)?;
     let learned = by_name(options.learner())?.learn(&task, observer)?;
+    recorded(learned, sample, options.seed(), options.atoms()).map(Some)
+}
+
+/// Goes on learning from a dictionary with a sample of other signals: its kernel, its learner and, unless
+/// another is set, its penalty. `None` if the sample has no usable vector.
+pub fn update(
+    dictionary: &Dictionary,
+    sample: &Sample,
+    options: &LearnerOptions,
+    observer: &dyn Observer,
+) -> Result<Option<Dictionary>> {
+    if sample.is_empty() {
+        return Ok(None);
+    }
+    let signals = sample.signals()?;
+    if signals.dim() != dictionary.dim() {
+        let (found, dimension) = (signals.dim(), dictionary.dim());
+        return Err(MathError::Dimension { row: 0, found, dimension });
+    }
+    let task = options.continuation(dictionary, sample, signals);
+    let learner = dictionary.training().map_or("", |training| training.learner.as_str());
+    // A dictionary of given atoms, or of a learner that is gone, goes on with the default one.
+    let learner = by_name(learner).or_else(|_| by_name(names()[0]))?;
+    let learned = learner.learn(&task, observer)?;
+    recorded(learned, sample, options.seed(), dictionary.len()).map(Some)
+}
+
+/// The dictionary with what the learner does not know added to its record.
+fn recorded(learned: Dictionary, sample: &Sample, seed: u64, atoms: usize) -> Result<Dictionary> {
     let mut training = learned.training().cloned().unwrap_or_default();
-    training.seed = options.seed();
-    training.atoms_requested = options.atoms() as u64;
+    training.seed = seed;
+    training.atoms_requested = atoms as u64;
     training.rows_seen = sample.seen();
     training.rows_skipped = sample.skipped();
     training.rows_sampled = sample.len() as u64;
     let (dim, kernel, lambda) = (learned.dim(), learned.kernel().clone(), learned.lambda());
-    Dictionary::new(learned.into_atoms(), dim, kernel, lambda, Some(training)).map(Some)
+    Dictionary::new(learned.into_atoms(), dim, kernel, lambda, Some(training))
 }

@@ -1,6 +1,6 @@
 //! What users may set about learning, and the defaults taken from the data for the rest.
 
-use super::Task;
+use super::{Start, Task, check_kernel};
 use crate::math::coders::at_least_one;
 use crate::math::signals::dot;
 use crate::math::{Dictionary, Kernel, MathError, Positive, Result, Sample, Signals, kernels, learners};
@@ -149,15 +149,11 @@ impl LearnerOptions {
 
     /// The name of the kernel: the learner's own where none is set; an error where another one is.
     pub fn kernel_name(&self) -> Result<&str> {
-        let only = learners::by_name(&self.learner)?.only_kernel();
-        match (&self.kernel, only) {
-            (Some(kernel), Some(only)) if kernel != only => {
-                let requirement = "linear, which is all that the learner scdl knows";
-                Err(MathError::Parameter { name: "kernel", value: kernel.clone(), requirement })
-            }
-            (Some(kernel), _) => Ok(kernel),
-            (None, only) => Ok(only.unwrap_or(kernels::names()[0])),
-        }
+        let learner = learners::by_name(&self.learner)?;
+        let default = learner.only_kernel().unwrap_or(kernels::names()[0]);
+        let kernel = self.kernel.as_deref().unwrap_or(default);
+        check_kernel(learner.as_ref(), kernel)?;
+        Ok(kernel)
     }
 
     /// The kernel for these signals: the width of RBF, where it is not set, is the median distance
@@ -191,7 +187,7 @@ impl LearnerOptions {
         let kernel = self.kernel(&signals)?;
         let lambda = self.lambda(kernel.as_ref(), &signals);
         Ok(Task {
-            atoms: self.atoms.min(signals.len()),
+            start: Start::Signals(self.atoms.min(signals.len())),
             counts: sample.counts().into_iter().map(|count| count as f64).collect(),
             kernel,
             lambda,
@@ -199,6 +195,24 @@ impl LearnerOptions {
             tolerance: self.tolerance.get(),
             signals,
         })
+    }
+
+    /// The task of going on from a dictionary.
+    pub(super) fn continuation<'a>(
+        &self,
+        dictionary: &'a Dictionary,
+        sample: &Sample,
+        signals: Signals<'a>,
+    ) -> Task<'a> {
+        Task {
+            start: Start::Atoms(dictionary.atoms()),
+            counts: sample.counts().into_iter().map(|count| count as f64).collect(),
+            kernel: dictionary.kernel().clone(),
+            lambda: self.lambda.map_or(dictionary.lambda(), Positive::get),
+            max_rounds: self.max_rounds,
+            tolerance: self.tolerance.get(),
+            signals,
+        }
     }
 
     /// Bytes that learning will need besides the sample, for vectors of this length: the centred

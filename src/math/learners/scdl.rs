@@ -6,7 +6,7 @@
 
 use super::alternation::alternate;
 use super::step::{Step, entries};
-use super::{Learner, Observer, Task};
+use super::{Learner, Observer, Task, check_kernel};
 use crate::math::coders::Codes;
 use crate::math::kernels::Linear;
 use crate::math::signals::add_scaled;
@@ -26,6 +26,7 @@ impl Learner for Scdl {
     }
 
     fn learn(&self, task: &Task<'_>, observer: &dyn Observer) -> Result<Dictionary> {
+        check_kernel(self, task.kernel.name())?;
         alternate(self.name(), task, observer, descend)
     }
 }

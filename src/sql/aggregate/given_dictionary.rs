@@ -61,7 +61,7 @@ impl AggregateUDFImpl for GivenDictionary {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        let options = learner_options(&options(NAME, OPTIONS, &args)?)?;
+        let options = learner_options(&options(NAME, OPTIONS, &args, 1)?)?;
         let keys = args
             .order_bys
             .iter()

@@ -68,11 +68,17 @@ pub(super) fn constant(
     }
 }
 
-/// The options of an aggregate over vectors, which is not defined for DISTINCT.
-pub(super) fn options(function: &'static str, known: Known, args: &AccumulatorArgs) -> Result<Options> {
+/// The options of an aggregate over vectors, at a position among its arguments; it is not defined for
+/// DISTINCT.
+pub(super) fn options(
+    function: &'static str,
+    known: Known,
+    args: &AccumulatorArgs,
+    position: usize,
+) -> Result<Options> {
     if args.is_distinct {
         return not_impl_err!("{function}(DISTINCT ...): use a subquery with SELECT DISTINCT");
     }
-    let value = constant(function, args, 1)?.unwrap_or(ScalarValue::Null);
+    let value = constant(function, args, position)?.unwrap_or(ScalarValue::Null);
     Options::from_scalar(function, known, &value)
 }

@@ -1,21 +1,22 @@
 //! `sparse_train(v [, options])`: learns a dictionary from a bounded sample of the rows.
 
-use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
-use datafusion::arrow::array::{ArrayRef, AsArray, UInt64Array};
-use datafusion::arrow::datatypes::{DataType, FieldRef, Float64Type, UInt64Type};
-use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err};
+use datafusion::arrow::array::ArrayRef;
+use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Documentation, Signature};
 
-use super::state::{doubles_state, list_at, list_state, list_type, options, state_field};
-use crate::columnar::{Row, VectorColumn, dictionary_to_bytes, vector_type};
-use crate::math::{LearnerOptions, MathError, Observer, Sample, learners};
+use super::sampling::VectorSample;
+use super::state::options;
+use super::watcher::Watcher;
+use crate::columnar::{dictionary_to_bytes, vector_type};
+use crate::math::{LearnerOptions, Observer, learners};
 use crate::sql::arguments::{check_vector, dictionary_field};
 use crate::sql::documentation::{document, signature};
-use crate::sql::errors::{data_error, option_error};
+use crate::sql::errors::option_error;
 use crate::sql::options::{Kind, Known, Options, check_types};
 
 const NAME: &str = "sparse_train";
@@ -34,35 +35,15 @@ const OPTIONS: Known = &[
 ];
 
 /// The function.
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(in crate::sql) struct Train {
     signature: Signature,
-    observer: Arc<dyn Observer>,
+    watcher: Watcher,
 }
 
 impl Train {
     pub fn new(observer: Arc<dyn Observer>) -> Self {
-        Self { signature: signature(vec![vector_type()], &[1, 2]), observer }
-    }
-}
-
-impl std::fmt::Debug for Train {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Train").finish_non_exhaustive()
-    }
-}
-
-// Who watches does not change the result.
-impl PartialEq for Train {
-    fn eq(&self, other: &Self) -> bool {
-        self.signature == other.signature
-    }
-}
-
-impl Eq for Train {}
-
-impl Hash for Train {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.signature.hash(state);
+        Self { signature: signature(vec![vector_type()], &[1, 2]), watcher: Watcher(observer) }
     }
 }
 
@@ -135,22 +116,16 @@ impl AggregateUDFImpl for Train {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        let options = learner_options(&options(NAME, OPTIONS, &args)?)?;
+        let options = learner_options(&options(NAME, OPTIONS, &args, 1)?)?;
         Ok(Box::new(TrainAccumulator {
-            column: args.expr_fields[0].name().clone(),
-            sample: Sample::new(options.sample(), options.seed()),
+            sample: VectorSample::new(NAME, args.expr_fields[0].name(), &options),
             options,
-            observer: Arc::clone(&self.observer),
+            watcher: self.watcher.clone(),
         }))
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        Ok(vec![
-            state_field(&args, "seen", DataType::UInt64),
-            state_field(&args, "skipped", DataType::UInt64),
-            state_field(&args, "counts", list_type(DataType::UInt64)),
-            state_field(&args, "values", list_type(DataType::Float64)),
-        ])
+        Ok(VectorSample::state_fields(&args))
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
@@ -162,84 +137,35 @@ impl AggregateUDFImpl for Train {
     }
 }
 
+#[derive(Debug)]
 struct TrainAccumulator {
-    column: String,
     options: LearnerOptions,
-    sample: Sample,
-    observer: Arc<dyn Observer>,
-}
-
-impl std::fmt::Debug for TrainAccumulator {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TrainAccumulator").field("options", &self.options).finish_non_exhaustive()
-    }
-}
-
-impl TrainAccumulator {
-    fn error(&self, error: impl Into<crate::columnar::ColumnarError>) -> DataFusionError {
-        data_error(NAME, &self.column, error)
-    }
+    sample: VectorSample,
+    watcher: Watcher,
 }
 
 impl Accumulator for TrainAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let vectors = VectorColumn::new(&values[0]).map_err(|error| self.error(error))?;
-        for row in 0..vectors.len() {
-            match vectors.row(row) {
-                Row::Null => {}
-                Row::Values(values) => self.sample.offer(row, values).map_err(|error| self.error(error))?,
-                Row::NullElement { .. } => self.sample.offer_unusable(),
-            }
-        }
-        Ok(())
+        self.sample.offer(&values[0])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        let (seen, skipped) =
-            (states[0].as_primitive::<UInt64Type>(), states[1].as_primitive::<UInt64Type>());
-        for row in 0..seen.len() {
-            let counts = list_at(&states[2], row)?;
-            let values = list_at(&states[3], row)?;
-            let values = values.as_primitive::<Float64Type>().values();
-            let counts = counts.as_primitive::<UInt64Type>().values();
-            self.sample.absorb(values, counts, seen.value(row), skipped.value(row)).map_err(|error| match error {
-                // Rows of another partition have no number here.
-                MathError::Length { expected, found, .. } => DataFusionError::Execution(format!(
-                    "{NAME}({}): vectors of different lengths, {expected} in some rows and {found} in others",
-                    self.column
-                )),
-                other => self.error(other),
-            })?;
-        }
-        Ok(())
+        self.sample.merge(states)
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let vectors = if self.sample.is_empty() {
-            Vec::new()
-        } else {
-            self.sample.signals().map_err(|error| self.error(error))?.rows().concat()
-        };
-        Ok(vec![
-            ScalarValue::UInt64(Some(self.sample.seen())),
-            ScalarValue::UInt64(Some(self.sample.skipped())),
-            list_state(Arc::new(UInt64Array::from(self.sample.counts())))?,
-            doubles_state(vectors)?,
-        ])
+        self.sample.state()
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let learned = learners::learn(&self.sample, &self.options, self.observer.as_ref());
-        let learned = learned.map_err(|error| self.error(error))?;
+        let learned = learners::learn(&self.sample.sample, &self.options, self.watcher.0.as_ref());
+        let learned = learned.map_err(|error| self.sample.error(error))?;
         let bytes = learned.map(|dictionary| dictionary_to_bytes(&dictionary)).transpose();
-        Ok(ScalarValue::BinaryView(bytes.map_err(|error| self.error(error))?))
+        Ok(ScalarValue::BinaryView(bytes.map_err(|error| self.sample.error(error))?))
     }
 
-    /// The sample and what learning from it will need, so that the memory pool knows before it
-    /// happens.
     fn size(&self) -> usize {
-        let dim = self.sample.dim().unwrap_or(0);
-        size_of_val(self) + self.sample.size() + self.options.workspace(dim, self.sample.len())
+        size_of_val(self) + self.sample.size(&self.options)
     }
 }
 

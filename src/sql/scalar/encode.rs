@@ -3,13 +3,12 @@
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::{Result, internal_err, plan_err};
+use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::{
     ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature,
 };
 
-use crate::columnar::{code_field, vector_type};
-use crate::math::coders;
+use crate::columnar::{code_field, code_type, to_code_array, vector_type};
 use crate::sql::arguments::{check_dictionary, check_vector};
 use crate::sql::coding::{OPTIONS, Settings};
 use crate::sql::documentation::{document, signature};
@@ -26,19 +25,6 @@ impl Encode {
     pub fn new() -> Self {
         Self { signature: signature(vec![vector_type(), DataType::BinaryView], &[2, 3]) }
     }
-}
-
-/// The settings; a coder that couples rows would make the answer depend on how batches are cut.
-fn settings(options: &Options) -> Result<Settings> {
-    let settings = Settings::new(options, coders::names()[0])?;
-    if settings.couples_rows() {
-        let coder = settings.coder();
-        return plan_err!(
-            "{NAME}: coder '{coder}' codes rows together; use sparse_encode_jointly(v, dictionary, \
-             {{coder: '{coder}'}}) OVER (PARTITION BY ...), which says which rows those are"
-        );
-    }
-    Ok(settings)
 }
 
 impl ScalarUDFImpl for Encode {
@@ -59,16 +45,19 @@ impl ScalarUDFImpl for Encode {
         check_dictionary(NAME, &args.arg_fields[1])?;
         check_types(NAME, OPTIONS, args.arg_fields.get(2).map(|field| field.data_type()))?;
         if let Some(Some(literal)) = args.scalar_arguments.get(2) {
-            settings(&Options::from_scalar(NAME, OPTIONS, literal)?)?;
+            Settings::for_single_rows(&Options::from_scalar(NAME, OPTIONS, literal)?)?;
         }
         Ok(Arc::new(code_field(NAME)))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let settings = settings(&Options::from_argument(NAME, OPTIONS, args.args.get(2))?)?;
+        let options = Options::from_argument(NAME, OPTIONS, args.args.get(2))?;
+        let settings = Settings::for_single_rows(&options)?;
         let vectors = args.args[0].to_array(args.number_rows)?;
         let names = [args.arg_fields[0].name().as_str(), args.arg_fields[1].name()];
-        settings.encode(names, &vectors, &args.args[1])
+        settings.map_codes(names, &vectors, &args.args[1], &code_type(), |coded| {
+            to_code_array(coded.codes, &coded.present)
+        })
     }
 
     fn documentation(&self) -> Option<&Documentation> {

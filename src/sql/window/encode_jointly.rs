@@ -2,20 +2,23 @@
 //! each other.
 //!
 //! The l2,1 form wants rows to share atoms, so a code depends on which rows are coded with it. As a window
-//! function the query says which, and the answer does not depend on batches or partitions of the engine.
+//! function the query says which: all rows of a partition of the window that have the same dictionary,
+//! whatever the frame. The answer does not depend on batches, on partitions of the engine, or on the order of
+//! rows. All of a partition's rows are held in memory, with four numbers for every row and atom.
 
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{ArrayRef, new_empty_array};
-use datafusion::arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::Result;
+use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::function::{PartitionEvaluatorArgs, WindowUDFFieldArgs};
 use datafusion::logical_expr::{
     ColumnarValue, Documentation, LimitEffect, PartitionEvaluator, Signature, WindowUDFImpl,
 };
 use datafusion::physical_expr::PhysicalExpr;
 
-use crate::columnar::{code_field, code_type, vector_type};
+use crate::columnar::{code_field, code_type, to_code_array, vector_type};
 use crate::sql::arguments::{check_dictionary, check_vector};
 use crate::sql::coding::{OPTIONS, Settings};
 use crate::sql::documentation::{document, signature};
@@ -55,7 +58,17 @@ impl WindowUDFImpl for EncodeJointly {
 
     fn partition_evaluator(&self, args: PartitionEvaluatorArgs) -> Result<Box<dyn PartitionEvaluator>> {
         let name = |i: usize| args.input_fields()[i].name().clone();
-        Ok(Box::new(Evaluator { names: [name(0), name(1)] }))
+        // Constant options are read, and refused, when the query is planned.
+        let nothing = RecordBatch::new_empty(Arc::new(Schema::empty()));
+        let constant = args.input_exprs().get(2).map(|options| options.evaluate(&nothing));
+        let settings = match constant {
+            None => Some(Settings::new(&Options::from_argument(NAME, OPTIONS, None)?, DEFAULT_CODER)?),
+            Some(Ok(ColumnarValue::Scalar(value))) => {
+                Some(Settings::new(&Options::from_scalar(NAME, OPTIONS, &value)?, DEFAULT_CODER)?)
+            }
+            Some(_) => None,
+        };
+        Ok(Box::new(Evaluator { names: [name(0), name(1)], settings }))
     }
 
     /// A limit on the rows that come out does not limit the rows that a code depends on.
@@ -72,6 +85,8 @@ impl WindowUDFImpl for EncodeJointly {
 #[derive(Debug)]
 struct Evaluator {
     names: [String; 2],
+    /// `None` where options come with the rows.
+    settings: Option<Settings>,
 }
 
 impl PartitionEvaluator for Evaluator {
@@ -79,18 +94,30 @@ impl PartitionEvaluator for Evaluator {
         if rows == 0 {
             return Ok(new_empty_array(&code_type()));
         }
-        let options = values.get(2).map(|array| ColumnarValue::Array(Arc::clone(array)));
-        let options = Options::from_argument(NAME, OPTIONS, options.as_ref())?;
-        let settings = Settings::new(&options, DEFAULT_CODER)?;
+        let of_rows = match &self.settings {
+            Some(_) => None,
+            None => {
+                let options = ColumnarValue::Array(Arc::clone(&values[2]));
+                let options = Options::from_argument(NAME, OPTIONS, Some(&options))?;
+                Some(Settings::new(&options, DEFAULT_CODER)?)
+            }
+        };
+        // Cannot be absent: it is one or the other.
+        let Some(settings) = self.settings.as_ref().or(of_rows.as_ref()) else {
+            return internal_err!("options are neither constant nor in the rows");
+        };
         let dictionaries = ColumnarValue::Array(Arc::clone(&values[1]));
         let names = [self.names[0].as_str(), &self.names[1]];
-        settings.encode(names, &values[0], &dictionaries)?.into_array(rows)
+        let codes = settings.map_codes(names, &values[0], &dictionaries, &code_type(), |coded| {
+            to_code_array(coded.codes, &coded.present)
+        })?;
+        codes.into_array(rows)
     }
 }
 
 static DOCUMENTATION: LazyLock<Documentation> = LazyLock::new(|| {
     document(
-        "Encodes the rows of a window's partition together, so that they share atoms: the l2,1 form, whose penalty is the norm of each atom's weights over all these rows. NULL vectors give NULL.",
+        "Encodes the rows of a window's partition together, whatever its frame, so that they share atoms: the l2,1 form, whose penalty is the norm of each atom's weights over all these rows. NULL vectors give NULL and have no say; rows with different dictionaries do not share. Memory: four numbers for every row and atom of a partition.",
         "sparse_encode_jointly(v, dictionary [, {coder, lambda, max_nonzeros, tolerance, on_bad}]) OVER (PARTITION BY ...)",
         "SELECT day, sparse_encode_jointly(v, dictionary, {lambda: 0.5}) OVER (PARTITION BY day) AS code FROM 'x.parquet', 'd.parquet'",
         &[

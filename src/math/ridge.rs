@@ -6,10 +6,10 @@ use faer::linalg::cholesky::llt::{factor, solve};
 use faer::prelude::default;
 use faer::{MatMut, MatRef, Par};
 
-use crate::math::{MathError, Result};
+use super::{MathError, Result};
 
 /// The factor of such a system.
-pub(super) struct RidgeSystem {
+pub(crate) struct RidgeSystem {
     factor: Vec<f64>,
     size: usize,
 }
