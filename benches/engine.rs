@@ -6,6 +6,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use sparrow::math::coders::Form;
 use sparrow::math::synthetic::syn;
 use sparrow::math::{
     CoderOptions, Dictionary, LearnerOptions, PreparedDictionary, Sample, Signals, coders, decoders, kernels,
@@ -45,9 +46,16 @@ fn gram(criterion: &mut Criterion) {
 fn encode(criterion: &mut Criterion) {
     let (dictionary, values) = problem();
     // So large a penalty that codes are empty leaves the product and the kernel.
-    for (name, lambda, count) in [("fksc", 10.0, SIGNALS), ("fksc", 0.01, SIGNALS), ("ksc", 0.01, 10)] {
-        let options = CoderOptions::new(lambda).expect("options");
+    let slow = ["ksc", "cd", "foso"];
+    let others = coders::names().into_iter().skip(1);
+    let others = others.map(|name| (name, 0.01, if slow.contains(&name) { 10 } else { SIGNALS }));
+    for (name, lambda, count) in [("fksc", 10.0, SIGNALS), ("fksc", 0.01, SIGNALS)].into_iter().chain(others)
+    {
         let coder = coders::by_name(name).expect("known");
+        let mut options = CoderOptions::new(lambda).expect("options");
+        if coder.form() != Form::L1 {
+            options = options.with_max_nonzeros(5).expect("options");
+        }
         let signals = Signals::from_flat(&values[..count * DIM], DIM).expect("signals");
         criterion.bench_function(&format!("encode/{name}/lambda {lambda}/syn360x{count}"), |bencher| {
             bencher.iter(|| coder.encode(&dictionary, black_box(&signals), &options));

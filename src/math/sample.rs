@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use twox_hash::XxHash3_64;
 
-use super::signals::checked_square;
+use super::signals::{by_content, checked_square};
 use super::{MathError, Result, Signals};
 
 /// The order of kept vectors: by hash, and by content where hashes collide.
@@ -25,11 +25,7 @@ impl Eq for Key {}
 
 impl Ord for Key {
     fn cmp(&self, other: &Self) -> Ordering {
-        let by_content = || {
-            let pairs = self.values.iter().zip(other.values.iter());
-            pairs.map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
-        };
-        self.hash.cmp(&other.hash).then_with(by_content)
+        self.hash.cmp(&other.hash).then_with(|| by_content(&self.values, &other.values))
     }
 }
 

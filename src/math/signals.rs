@@ -1,5 +1,6 @@
 //! Borrowed batches of equally long vectors, and the centred blocks that products are made of.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::exp::vectorised;
@@ -182,6 +183,12 @@ impl RowsView<'_> {
     pub fn is_empty(&self) -> bool {
         self.squares.is_empty()
     }
+}
+
+/// An order of vectors of one length by what is in them.
+pub(crate) fn by_content(a: &[f64], b: &[f64]) -> Ordering {
+    let pairs = a.iter().zip(b);
+    pairs.map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
 /// Inner product with a fixed order of additions that vectorises.

@@ -9,8 +9,6 @@
 //! As in the paper, of every signal's weights the largest `max_nonzeros` are kept as they are. Deviation: it
 //! stops by the duality gap instead of after a number of rounds.
 
-use std::cmp::Ordering;
-
 use rayon::prelude::*;
 
 use super::batch::{BlockCodes, choose_largest, concatenate, map_blocks};
@@ -21,6 +19,7 @@ use super::{Coder, CoderOptions, Form};
 use crate::math::gram::Gram;
 use crate::math::product::{BLOCK, rows_times_symmetric};
 use crate::math::ridge::RidgeSystem;
+use crate::math::signals::by_content;
 use crate::math::{PreparedDictionary, Result, Signals};
 
 /// An atom that contributes this much less than the largest counts as unused.
@@ -65,11 +64,6 @@ impl Coder for KsrL21 {
         let rows = places.into_iter().map(|place| (codes.row(place), codes.reports[place]));
         Ok(Codes::from_rows(dictionary.dictionary().len(), rows))
     }
-}
-
-fn by_content(a: &[f64], b: &[f64]) -> Ordering {
-    let pairs = a.iter().zip(b);
-    pairs.map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
 fn encode_sorted(
