@@ -33,8 +33,9 @@ pub(super) fn descend(
         step.prepare(atoms, Some(order))
     };
     for halvings in 0..MAX_HALVINGS {
-        let there = moved(0.5f64.powi(halvings))?;
-        if step.loss(&there, &weights)? < before {
+        // Atoms moved so far that their similarities overflow are too far.
+        let Ok(there) = moved(0.5f64.powi(halvings)) else { continue };
+        if step.loss(&there, &weights).is_ok_and(|loss| loss < before) {
             return Ok(there);
         }
     }
