@@ -29,6 +29,30 @@ pub(crate) struct CodedBlock {
     pub codes: Vec<WholeCode>,
     pub groups: Vec<Vec<u8>>,
     pub error: ErrorSums,
+    /// What the codes alone leave, for every [`CHUNK`] signals: this is what tells that a dictionary ages.
+    pub left: Vec<Left>,
+}
+
+/// Signals whose errors are added up.
+pub(crate) const CHUNK: usize = 64;
+
+/// What the codes of some signals leave of their values: sums of absolute errors and values.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Left {
+    pub error: f64,
+    pub value: f64,
+}
+
+impl Left {
+    pub fn merge(&mut self, other: &Self) {
+        self.error = (self.error + other.error).min(f64::MAX);
+        self.value = (self.value + other.value).min(f64::MAX);
+    }
+
+    /// As NMAE.
+    pub fn share(&self) -> f64 {
+        if self.error == 0.0 { 0.0 } else { (self.error / self.value).min(f64::MAX) }
+    }
 }
 
 const HAS_NULLS: u8 = 1;
@@ -42,11 +66,16 @@ pub(crate) fn encode(
     cells: &Cells,
 ) -> Result<CodedBlock> {
     let codes = sparse_codes(codebook, groups, cells)?;
-    let mut coded =
-        CodedBlock { codes, groups: Vec::with_capacity(groups.len()), error: ErrorSums::default() };
+    let mut coded = CodedBlock {
+        left: vec![Left::default(); codes.len().div_ceil(CHUNK)],
+        codes,
+        groups: Vec::with_capacity(groups.len()),
+        error: ErrorSums::default(),
+    };
     for group in groups {
         let part = gather(cells, group);
         let predictions = predict(codebook, &coded.codes, group);
+        by_number!(group.number()?, add_left(&part, &predictions, &mut coded.left));
         let bytes = encode_group(group, bound, &part, &predictions)?;
         let decoded = decode_group(group, &bytes, &predictions, &part.state)?;
         check(group, bound, &part, &decoded, &mut coded.error)?;
@@ -111,6 +140,24 @@ fn encode_group(group: &Group, bound: Bound, part: &Cells, predictions: &[f64]) 
     let hash = XxHash3_64::oneshot(&bytes);
     bytes.extend_from_slice(&hash.to_le_bytes());
     Ok(bytes)
+}
+
+/// Adds what predictions leave of the values.
+#[inline(always)]
+fn add_left(number: Number, part: &Cells, predictions: &[f64], left: &mut [Left]) {
+    let cells = part.sensors.max(1) * CHUNK;
+    let chunks = part.raw.chunks(cells).zip(part.state.chunks(cells)).zip(predictions.chunks(cells));
+    for (((raw, state), predictions), left) in chunks.zip(left) {
+        let mut sums = Left::default();
+        for ((raw, state), prediction) in raw.iter().zip(state).zip(predictions) {
+            let value = number.to_f64(*raw);
+            if *state == Cell::Value && value.is_finite() {
+                sums.error += (value - prediction).abs();
+                sums.value += value.abs();
+            }
+        }
+        left.merge(&sums);
+    }
 }
 
 /// Fills in the integers, and lists the values that they cannot hold.

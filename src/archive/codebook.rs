@@ -36,6 +36,8 @@ pub struct Codebook {
     /// What sensors are divided by before they are compared.
     scales: Vec<f64>,
     lambda: f64,
+    /// Weights are multiples of so many of their units.
+    weight_step: i16,
     kernel: Arc<dyn Kernel>,
     /// The same atoms in scaled sensors, for the coder.
     prepared: PreparedDictionary,
@@ -49,7 +51,13 @@ pub struct Codebook {
 
 impl Codebook {
     /// Rounds the atoms of a dictionary of scaled sensors. `deviations` are the sensors' own, unscaled.
-    pub fn new(dictionary: &Dictionary, scales: Vec<f64>, deviations: &[f64], bound: Bound) -> Result<Self> {
+    pub(super) fn new(
+        dictionary: &Dictionary,
+        scales: Vec<f64>,
+        deviations: &[f64],
+        bound: Bound,
+        weight_step: i16,
+    ) -> Result<Self> {
         let (dim, count) = (dictionary.dim(), dictionary.len());
         let value = |atom: usize, sensor: usize| dictionary.atom(atom)[sensor] * scales[sensor];
         let mut steps = Vec::with_capacity(dim);
@@ -77,7 +85,8 @@ impl Codebook {
                 atoms.push(steps as i32);
             }
         }
-        Self::assemble(steps, centre, atoms, scales, dictionary.lambda(), dictionary.kernel().clone())
+        let (lambda, kernel) = (dictionary.lambda(), dictionary.kernel().clone());
+        Self::assemble(steps, centre, atoms, scales, lambda, weight_step, kernel)
     }
 
     fn assemble(
@@ -86,6 +95,7 @@ impl Codebook {
         atoms: Vec<i32>,
         scales: Vec<f64>,
         lambda: f64,
+        weight_step: i16,
         kernel: Arc<dyn Kernel>,
     ) -> Result<Self> {
         let dim = steps.len();
@@ -113,6 +123,7 @@ impl Codebook {
             atoms,
             scales,
             lambda,
+            weight_step: weight_step.max(1),
             kernel,
             prepared,
             relative,
@@ -139,6 +150,11 @@ impl Codebook {
     /// The penalty that signals are coded with.
     pub fn lambda(&self) -> f64 {
         self.lambda
+    }
+
+    /// Weights are multiples of so many 64ths.
+    pub fn weight_step(&self) -> i16 {
+        self.weight_step
     }
 
     /// The kernel that signals are compared with.
@@ -209,8 +225,8 @@ impl Codebook {
         bytes
     }
 
-    /// Reads what `bytes` gave; kernel and penalty are kept elsewhere.
-    pub(super) fn read(bytes: &[u8], lambda: f64, kernel: Arc<dyn Kernel>) -> Result<Self> {
+    /// Reads what `bytes` gave; kernel, penalty and the step of weights are kept elsewhere.
+    pub(super) fn read(bytes: &[u8], lambda: f64, weight_step: i16, kernel: Arc<dyn Kernel>) -> Result<Self> {
         let mut reader = Reader(bytes);
         let version = reader.byte()?;
         if version != VERSION {
@@ -229,7 +245,7 @@ impl Codebook {
         let deviations: std::result::Result<Vec<i32>, _> =
             deviations.iter().map(|v| i32::try_from(*v)).collect();
         let deviations = deviations.map_err(|_| ArchiveError::corrupt("an atom is out of range"))?;
-        Self::assemble(steps, centre.to_vec(), deviations, scales, lambda, kernel)
+        Self::assemble(steps, centre.to_vec(), deviations, scales, lambda, weight_step, kernel)
     }
 }
 

@@ -6,7 +6,6 @@ use futures::TryStreamExt;
 
 use super::block;
 use super::cells::gather;
-use super::codebook::Codebook;
 use super::compress::Input;
 use super::data_file::{CodedTable, DataFile};
 use super::error_sums::ErrorSums;
@@ -16,7 +15,7 @@ use super::{ArchiveError, Result};
 
 /// Compares a data file with what it was made from: other columns must be equal, and values within the
 /// bound. Gives the errors.
-pub(super) async fn compare(file: &DataFile, codebook: &Codebook, input: &Input) -> Result<ErrorSums> {
+pub(super) async fn compare(file: &DataFile, input: &Input) -> Result<ErrorSums> {
     let source = Source::open(input).await?;
     if source.rows != file.rows() {
         return Err(ArchiveError::corrupt(format!("{} rows, the original has {}", file.rows(), source.rows)));
@@ -26,10 +25,10 @@ pub(super) async fn compare(file: &DataFile, codebook: &Codebook, input: &Input)
     }
     let columns: Vec<usize> = (0..file.schema.fields().len()).collect();
     let mut errors = ErrorSums::default();
-    let mut rows = source.batches(None, None, READ_ROWS).await?;
+    let mut rows = source.batches(None, 0, None, READ_ROWS).await?;
     let mut waiting: Option<RecordBatch> = None;
     for row_group in 0..file.row_groups() {
-        let decoded = file.read(codebook, row_group, &columns).await?;
+        let decoded = file.read(row_group, &columns).await?;
         let mut parts = Vec::new();
         let mut missing = decoded.num_rows();
         while missing > 0 {
@@ -49,7 +48,7 @@ pub(super) async fn compare(file: &DataFile, codebook: &Codebook, input: &Input)
         }
         let original = concat_batches(&source.schema, &parts)?;
         match &file.coded {
-            Some(coded) => compare_block(coded, codebook, &original, &decoded, &mut errors)?,
+            Some(coded) => compare_block(coded, &original, &decoded, &mut errors)?,
             None if original.columns() == decoded.columns() => {}
             None => return Err(ArchiveError::corrupt("it differs from the original")),
         }
@@ -59,12 +58,11 @@ pub(super) async fn compare(file: &DataFile, codebook: &Codebook, input: &Input)
 
 fn compare_block(
     coded: &CodedTable,
-    codebook: &Codebook,
     original: &RecordBatch,
     decoded: &RecordBatch,
     errors: &mut ErrorSums,
 ) -> Result<()> {
-    let table = &coded.table;
+    let (table, codebook) = (&coded.table, &coded.codebook);
     for kept in &table.kept {
         if original.column(*kept) != decoded.column(*kept) {
             return Err(ArchiveError::corrupt(format!(

@@ -2,35 +2,29 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
-use bytes::Bytes;
-use futures::StreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 
-use super::codebook::Codebook;
-use super::data_file_writer::Settings;
-use super::dictionary_file::{self, Description};
+use super::choose::Target;
+use super::drift::Drift;
 use super::layout::{Layout, Table};
 use super::layout_request::{LayoutRequest, find_layout};
-use super::learn::{LearnSettings, given, learn};
+use super::learn::LearnSettings;
 use super::manifest::{DictionaryEntry, FileEntry, HistoryEntry, JOB_FILE, Manifest, hash_of};
+use super::opened::Generation;
+use super::prepare::{self, Request};
 use super::quantiser::Bound;
 use super::source::Source;
-use super::work::{BLOCK_VALUES, Work};
+use super::work::Work;
 use super::{ArchiveError, FORMAT_VERSION, Result};
 use crate::math::{Dictionary, Observer};
 
 /// Sensors coded together, so that one of many can be read alone.
-const GROUP_SENSORS: usize = 64;
+pub(super) const GROUP_SENSORS: usize = 64;
 /// Tables with fewer values are coded in one piece: the pieces' own tables would be too large a share.
-const GROUPED_FROM: u64 = 1 << 23;
-/// What is looked at to learn a dictionary.
-const SAMPLED_PARTS: usize = 32;
-const SAMPLED_ROWS: usize = 1 << 16;
-const SAMPLED_VALUES: usize = 1 << 24;
+pub(super) const GROUPED_FROM: u64 = 1 << 23;
 
 /// One file to compress.
 #[derive(Debug, Clone)]
@@ -50,6 +44,8 @@ pub struct Job {
     pub layout: LayoutRequest,
     /// The promise on their errors.
     pub bound: Bound,
+    /// What to choose the parameters for, instead of a bound.
+    pub target: Option<Target>,
     /// A dictionary to use; one is learned otherwise.
     pub dictionary: Option<Dictionary>,
     /// How to learn it.
@@ -58,6 +54,8 @@ pub struct Job {
     pub threads: usize,
     /// Whether to go on where an earlier run of the same job was stopped.
     pub resume: bool,
+    /// Whether to learn another dictionary where data has drifted from what was learned from.
+    pub retrain_on_drift: bool,
 }
 
 impl Default for Job {
@@ -67,10 +65,12 @@ impl Default for Job {
         Self {
             layout: LayoutRequest::Find,
             bound: Bound::None,
+            target: None,
             dictionary: None,
             learn: LearnSettings::default(),
             threads,
             resume: true,
+            retrain_on_drift: false,
         }
     }
 }
@@ -101,6 +101,8 @@ pub trait JobObserver: Observer {
     fn on_progress(&self, _progress: &JobProgress) {}
     /// Called when a file could not be compressed; the rest goes on.
     fn on_failure(&self, _file: &str, _error: &ArchiveError) {}
+    /// Called when a file is no longer like what its dictionary was learned from.
+    fn on_drift(&self, _drift: &Drift) {}
     /// Whether to stop.
     fn is_cancelled(&self) -> bool {
         false
@@ -110,7 +112,7 @@ pub trait JobObserver: Observer {
 impl JobObserver for () {}
 
 /// What a job has done.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct JobReport {
     /// Files written, or found finished.
     pub files: Vec<FileEntry>,
@@ -118,7 +120,9 @@ pub struct JobReport {
     pub resumed: usize,
     /// Files that failed, and why.
     pub failed: Vec<(String, String)>,
-    /// Bytes of the dictionary.
+    /// Files that the dictionary no longer fits.
+    pub drift: Vec<Drift>,
+    /// Bytes of the dictionaries.
     pub dictionary_bytes: u64,
 }
 
@@ -132,6 +136,9 @@ pub async fn compress(
     observer: &dyn JobObserver,
 ) -> Result<JobReport> {
     let bound = job.bound.check()?;
+    if job.target.is_some() && bound != Bound::None {
+        return Err(ArchiveError::layout("a target and a bound cannot both be given"));
+    }
     if Manifest::read(store.as_ref(), folder).await?.is_some() {
         return Err(ArchiveError::Exists(folder.to_string()));
     }
@@ -153,52 +160,50 @@ pub async fn compress(
     };
     let layout = table.layout.clone();
     let id = job_identity(&sources, job, &layout)?;
+    let group_sensors = group_sensors(&sources, &table);
     let resumed = if job.resume { unfinished(store, folder, &id).await? } else { None };
-    let (codebook, description, bytes) = match resumed {
+    let (generation, dictionary) = match resumed {
         Some(found) => found,
         None => {
             store.put(&folder.clone().join(JOB_FILE), id.into_bytes().into()).await?;
-            let (codebook, series, learned_from) = match &job.dictionary {
-                Some(_) if matches!(layout, Layout::Long { .. }) => {
-                    return Err(ArchiveError::layout(
-                        "a dictionary does not know which series its sensors are; leave --dictionary out with --long",
-                    ));
+            let request = Request { bound, target: job.target, learn: job.learn.clone() };
+            let same = |source: &&Source| source.schema.fields() == table.schema.fields();
+            let fitting: Vec<&Source> = sources.iter().filter(same).collect();
+            let generation = match &job.dictionary {
+                Some(dictionary) => {
+                    prepare::take_over(&table, &fitting, dictionary, &request, group_sensors).await?
                 }
-                Some(dictionary) => (given(dictionary, bound)?, Vec::new(), 0),
-                None => learn_from(&table, &sources, job, observer).await?,
+                None => prepare::learn(&table, &fitting, &request, group_sensors, observer).await?,
             };
-            let description = Description::new(&codebook, layout.clone(), series, bound, learned_from);
-            let bytes = dictionary_file::write(&codebook, &description)?;
-            store.put(&folder.clone().join(dictionary_file::FILE_NAME), bytes.clone().into()).await?;
-            (codebook, description, bytes.into())
+            let stored = prepare::store_dictionary(store, folder, 0, &generation).await?;
+            (generation, stored)
         }
     };
-    let settings =
-        Settings { codebook: Arc::new(codebook), bound, group_sensors: group_sensors(&sources, &table) };
     let mut work = Work {
         store,
         folder,
-        settings: &settings,
-        layout: &layout,
-        series: &description.series,
+        generation,
+        number: 0,
+        later: Vec::new(),
         schema: &table.schema,
-        threads: job.threads.max(1),
+        group_sensors,
         observer,
         progress: JobProgress::new(&sources),
-        resume: job.resume,
+        job,
     };
     let mut report = work.run(&sources, failed).await?;
-    report.dictionary_bytes = bytes.len() as u64;
     if let (true, Some((name, error))) = (report.files.is_empty(), report.failed.first()) {
         return Err(ArchiveError::layout(format!("none of the tables could be compressed: {name}: {error}")));
     }
     let manifest = Manifest {
         version: FORMAT_VERSION,
-        dictionary: DictionaryEntry { bytes: bytes.len() as u64, hash: hash_of(&bytes) },
+        dictionary,
+        later_dictionaries: work.later,
         history: vec![HistoryEntry::new("compress", &report.files)],
         files: report.files.clone(),
         hash: String::new(),
     };
+    report.dictionary_bytes = manifest.dictionaries().map(|entry| entry.bytes).sum();
     manifest.write(store.as_ref(), folder).await?;
     store.delete(&folder.clone().join(JOB_FILE)).await?;
     Ok(report)
@@ -206,8 +211,9 @@ pub async fn compress(
 
 /// What files are added to.
 pub(super) struct Existing {
-    pub codebook: Arc<Codebook>,
-    pub description: Description,
+    /// The latest dictionary, and its number.
+    pub generation: Generation,
+    pub number: u32,
     /// The columns of the archive's tables, unless it has none.
     pub schema: Option<SchemaRef>,
     /// The parts of the path that say which partition a file is in.
@@ -223,7 +229,7 @@ pub(super) async fn append(
     job: &Job,
     observer: &dyn JobObserver,
 ) -> Result<JobReport> {
-    let Existing { codebook, description, schema, partitions } = existing;
+    let Existing { generation, number, schema, partitions } = existing;
     let (manifest, _) = current(store, folder).await?;
     check_new(&manifest, inputs.iter().map(|input| input.name.as_str()))?;
     for input in inputs {
@@ -242,20 +248,18 @@ pub(super) async fn append(
         });
     };
     let schema = schema.unwrap_or_else(|| first.schema.clone());
-    let table = Table::new(description.layout.clone(), schema.clone(), Vec::new())?;
-    let group_sensors = group_sensors(&sources, &table);
-    let settings = Settings { codebook, bound: description.bound, group_sensors };
+    let table = Table::new(generation.description.layout.clone(), schema.clone(), Vec::new())?;
     let mut work = Work {
         store,
         folder,
-        settings: &settings,
-        layout: &description.layout,
-        series: &description.series,
+        generation,
+        number,
+        later: Vec::new(),
         schema: &schema,
-        threads: job.threads.max(1),
+        group_sensors: group_sensors(&sources, &table),
         observer,
         progress: JobProgress::new(&sources),
-        resume: job.resume,
+        job,
     };
     let mut report = work.run(&sources, failed).await?;
     if report.files.is_empty() {
@@ -264,7 +268,13 @@ pub(super) async fn append(
     // Others may have added files meanwhile.
     let (mut manifest, _) = current(store, folder).await?;
     check_new(&manifest, report.files.iter().map(|file| file.path.as_str()))?;
-    report.dictionary_bytes = manifest.dictionary.bytes;
+    if manifest.dictionaries().count() != number as usize + 1 {
+        return Err(ArchiveError::layout(
+            "another job has added a dictionary to this archive meanwhile; append the files again",
+        ));
+    }
+    manifest.later_dictionaries.extend(work.later);
+    report.dictionary_bytes = manifest.dictionaries().map(|entry| entry.bytes).sum();
     manifest.history.push(HistoryEntry::new("append", &report.files));
     manifest.files.extend(report.files.iter().cloned());
     manifest.write(store.as_ref(), folder).await?;
@@ -315,116 +325,30 @@ fn job_identity(sources: &[Source], job: &Job, layout: &Layout) -> Result<String
         let bytes: Vec<u8> = dictionary.atoms().iter().flat_map(|value| value.to_le_bytes()).collect();
         (hash_of(&bytes), dictionary.kernel().name(), dictionary.lambda().to_bits())
     });
-    let text = serde_json::to_string(&(FORMAT_VERSION, files, layout, job.bound, &job.learn, given))?;
+    let text =
+        serde_json::to_string(&(FORMAT_VERSION, files, layout, job.bound, job.target, &job.learn, given))?;
     Ok(hash_of(text.as_bytes()))
 }
 
-/// The dictionary of an earlier run of the same job.
+/// The first dictionary of an earlier run of the same job.
 async fn unfinished(
     store: &Arc<dyn ObjectStore>,
     folder: &Path,
     id: &str,
-) -> Result<Option<(Codebook, Description, Bytes)>> {
-    let fetch = |name: &str| {
-        let path = folder.clone().join(name);
-        async move {
-            match store.get(&path).await {
-                Ok(found) => Ok(Some(found.bytes().await?)),
-                Err(object_store::Error::NotFound { .. }) => Ok(None),
-                Err(error) => Err(ArchiveError::from(error)),
-            }
-        }
+) -> Result<Option<(Generation, DictionaryEntry)>> {
+    let found = match store.get(&folder.clone().join(JOB_FILE)).await {
+        Ok(found) => found.bytes().await?,
+        Err(object_store::Error::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(error.into()),
     };
-    match fetch(JOB_FILE).await? {
-        None => return Ok(None),
-        Some(found) if found != id.as_bytes() => return Err(ArchiveError::OtherJob(folder.to_string())),
-        Some(_) => {}
+    if found != id.as_bytes() {
+        return Err(ArchiveError::OtherJob(folder.to_string()));
     }
-    let Some(bytes) = fetch(dictionary_file::FILE_NAME).await? else { return Ok(None) };
-    let (codebook, description) = dictionary_file::read(bytes.clone())?;
-    Ok(Some((codebook, description, bytes)))
-}
-
-fn values_per_row(table: &Table, sensors: usize) -> usize {
-    match table.layout {
-        Layout::List { .. } | Layout::Wide { .. } => sensors.max(1),
-        _ => 1,
-    }
+    prepare::stored_dictionary(store, folder, 0).await
 }
 
 fn group_sensors(sources: &[Source], table: &Table) -> usize {
     let rows: u64 = sources.iter().map(|source| source.rows).sum();
-    let values = rows.saturating_mul(values_per_row(table, table.values.len()) as u64);
+    let values = rows.saturating_mul(table.values.len() as u64);
     if values < GROUPED_FROM { usize::MAX >> 1 } else { GROUP_SENSORS }
-}
-
-/// Learns a dictionary from rows spread over all files.
-async fn learn_from(
-    table: &Table,
-    sources: &[Source],
-    job: &Job,
-    observer: &dyn JobObserver,
-) -> Result<(Codebook, Vec<String>, u64)> {
-    let fitting: Vec<&Source> =
-        sources.iter().filter(|source| source.schema.fields() == table.schema.fields()).collect();
-    let parts: Vec<(&Source, usize)> =
-        fitting.iter().flat_map(|source| (0..source.row_groups).map(move |group| (*source, group))).collect();
-    let stride = parts.len().div_ceil(SAMPLED_PARTS).max(1);
-    let sampled = parts.len().div_ceil(stride).max(1);
-    let values = SAMPLED_VALUES / sampled / values_in_row(table, &fitting);
-    let most = match &table.layout {
-        // A row is one value there, and a signal takes many.
-        Layout::Long { .. } | Layout::Window { .. } => BLOCK_VALUES,
-        _ => SAMPLED_ROWS / sampled,
-    };
-    let rows = values.clamp(1, most);
-    let mut batches = Vec::new();
-    for (source, group) in parts.iter().step_by(stride) {
-        let mut stream = source.batches(Some(vec![*group]), Some(rows), rows).await?;
-        while let Some(batch) = stream.next().await {
-            batches.push(batch.map_err(|error| error.at(&source.input.name))?);
-        }
-    }
-    if matches!(table.layout, Layout::List { .. }) && batches.iter().all(|batch| all_null(table, batch)) {
-        batches = first_lists(table, &fitting).await?;
-    }
-    let rows: u64 = fitting.iter().map(|source| source.rows).sum();
-    let signals = match &table.layout {
-        Layout::Window { length, .. } => rows / *length as u64,
-        Layout::Long { .. } => rows / 8,
-        _ => rows,
-    };
-    let learned = learn(table, &batches, job.bound, &job.learn, signals, observer)?;
-    Ok((learned.codebook, learned.series, learned.signals))
-}
-
-fn all_null(table: &Table, batch: &RecordBatch) -> bool {
-    batch.column(table.values[0]).null_count() == batch.num_rows()
-}
-
-/// The first rows that are not NULL alone.
-async fn first_lists(table: &Table, sources: &[&Source]) -> Result<Vec<RecordBatch>> {
-    for source in sources {
-        let mut stream = source.batches(None, None, super::source::READ_ROWS).await?;
-        while let Some(batch) = stream.next().await {
-            let batch = batch?;
-            if !all_null(table, &batch) {
-                return Ok(vec![batch]);
-            }
-        }
-    }
-    Ok(Vec::new())
-}
-
-/// About how many values a row has, from what the footers tell.
-fn values_in_row(table: &Table, sources: &[&Source]) -> usize {
-    let Some(group) = sources.iter().find_map(|source| source.metadata.row_groups().first()) else {
-        return 1;
-    };
-    let names: Vec<&str> =
-        table.values.iter().map(|value| table.schema.field(*value).name().as_str()).collect();
-    let is_value = |path: &[String]| path.first().is_some_and(|name| names.contains(&name.as_str()));
-    let values = group.columns().iter().filter(|chunk| is_value(chunk.column_path().parts()));
-    let values: i64 = values.map(|chunk| chunk.num_values().max(0)).sum();
-    (values.max(1) as usize).div_ceil(group.num_rows().max(1) as usize)
 }

@@ -44,6 +44,7 @@ pub(crate) struct DataFile {
 /// What a coded file holds.
 #[derive(Debug)]
 pub(crate) struct CodedTable {
+    pub codebook: Arc<Codebook>,
     pub table: Table,
     pub footer: Footer,
     pub groups: Vec<Group>,
@@ -56,7 +57,7 @@ impl DataFile {
         path: Path,
         footer: &[u8],
         series: &[String],
-        codebook: Option<&Codebook>,
+        codebook: Option<&Arc<Codebook>>,
     ) -> Result<Self> {
         let metadata = Arc::new(parse_footer(footer)?);
         // A table that looks like one of ours but is stored as it was has no description.
@@ -92,7 +93,7 @@ impl DataFile {
             path,
             metadata,
             schema,
-            coded: Some(Arc::new(CodedTable { table, footer, groups })),
+            coded: Some(Arc::new(CodedTable { codebook: codebook.clone(), table, footer, groups })),
             stored_hashes: None,
         })
     }
@@ -191,12 +192,7 @@ impl DataFile {
     }
 
     /// Reads some columns of the original table, of one row group, in the order asked for.
-    pub async fn read(
-        &self,
-        codebook: &Codebook,
-        row_group: usize,
-        columns: &[usize],
-    ) -> Result<RecordBatch> {
+    pub async fn read(&self, row_group: usize, columns: &[usize]) -> Result<RecordBatch> {
         let schema = Arc::new(self.schema.project(columns)?);
         let rows = self.metadata.metadata().row_group(row_group).num_rows().max(0) as usize;
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
@@ -205,7 +201,7 @@ impl DataFile {
             let found = columns.iter().map(|i| column_named(&batch, self.schema.field(*i).name()));
             return Ok(RecordBatch::try_new_with_options(schema, found.collect::<Result<_>>()?, &options)?);
         };
-        let table = &coded.table;
+        let (table, codebook) = (&coded.table, coded.codebook.as_ref());
         let plan = coded.plan(columns)?;
         let batch = self.read_physical(row_group, &plan.physical).await?;
         let mut restored: HashMap<usize, ArrayRef> = HashMap::new();

@@ -23,7 +23,7 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
-use super::block::CodedBlock;
+use super::block::{CodedBlock, Left};
 use super::codebook::Codebook;
 use super::error_sums::ErrorSums;
 use super::footer::{Footer, KEY, RowGroup, ValueColumns};
@@ -67,6 +67,7 @@ pub(crate) struct DataFileWriter {
     schema: SchemaRef,
     /// Bytes taken from the writer so far.
     taken: u64,
+    left: Left,
 }
 
 impl DataFileWriter {
@@ -92,11 +93,12 @@ impl DataFileWriter {
             code_column,
             source,
             error: ErrorSums::default(),
+            left: None,
             row_groups: Vec::new(),
         };
         let options = ArrowWriterOptions::new().with_properties(properties(&schema, table, first)?);
         let writer = ArrowWriter::try_new_with_options(Buffer::default(), schema.clone(), options)?;
-        Ok(Self { table: table.clone(), writer, footer, schema, taken: 0 })
+        Ok(Self { table: table.clone(), writer, footer, schema, taken: 0, left: Left::default() })
     }
 
     /// Adds a row group, and gives the file's next bytes.
@@ -141,6 +143,7 @@ impl DataFileWriter {
             hashes: chunk_ranges(metadata).map(hash).collect::<Result<_>>()?,
         });
         self.footer.error.merge(&coded.error);
+        coded.left.iter().for_each(|left| self.left.merge(left));
         Ok(bytes)
     }
 
@@ -151,8 +154,9 @@ impl DataFileWriter {
         Ok(bytes)
     }
 
-    /// The file's last bytes, with the footer, and its summary.
+    /// The file's last bytes, with the footer, and its errors.
     pub fn finish(mut self) -> Result<(Vec<u8>, ErrorSums)> {
+        self.footer.left = Some(self.left.share());
         let text = serde_json::to_string(&self.footer)?;
         self.writer.append_key_value_metadata(KeyValue::new(KEY.to_string(), text));
         self.writer.finish()?;

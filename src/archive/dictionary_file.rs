@@ -12,8 +12,11 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use serde::{Deserialize, Serialize};
 
+use super::choose::{Target, Tried};
 use super::codebook::Codebook;
+use super::drift::Promise;
 use super::layout::Layout;
+use super::learn::LearnSettings;
 use super::quantiser::Bound;
 use super::{ArchiveError, FORMAT_VERSION, Result};
 use crate::math::kernels;
@@ -33,6 +36,46 @@ pub(crate) struct Description {
     pub bound: Bound,
     /// Signals learned from; 0 for a dictionary that was given.
     pub learned_from: u64,
+    /// Weights are multiples of so many of their units.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub weight_step: i16,
+    /// What was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<Target>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub learn: LearnSettings,
+    /// What learning promises.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promise: Option<Promise>,
+    /// Why tables are stored as they were, where a dictionary does not pay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
+    /// What was compared to choose the parameters.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub search: Vec<Tried>,
+}
+
+fn one() -> i16 {
+    1
+}
+
+fn is_one(step: &i16) -> bool {
+    *step == 1
+}
+
+fn is_default(learn: &LearnSettings) -> bool {
+    *learn == LearnSettings::default()
+}
+
+/// The name of the dictionary's file of a generation: the first is `dictionary.parquet`.
+pub(crate) fn file_name(generation: u32) -> String {
+    if generation == 0 { FILE_NAME.to_string() } else { format!("dictionary-{generation}.parquet") }
+}
+
+/// Whether a file of an archive would be taken for one of its dictionaries.
+pub(crate) fn is_file_name(name: &str) -> bool {
+    let number = name.strip_prefix("dictionary-").and_then(|rest| rest.strip_suffix(".parquet"));
+    name == FILE_NAME || number.is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
 impl Description {
@@ -54,6 +97,12 @@ impl Description {
             series,
             bound,
             learned_from,
+            weight_step: codebook.weight_step(),
+            target: None,
+            learn: LearnSettings::default(),
+            promise: None,
+            kept: None,
+            search: Vec::new(),
         }
     }
 }
@@ -95,6 +144,6 @@ pub(crate) fn read(bytes: Bytes) -> Result<(Codebook, Description)> {
         return Err(ArchiveError::NewerVersion { found: description.version, known: FORMAT_VERSION });
     }
     let kernel = kernels::build(&description.kernel, &|name| description.parameters.get(name).copied())?;
-    let codebook = Codebook::read(content.value(0), description.lambda, kernel)?;
+    let codebook = Codebook::read(content.value(0), description.lambda, description.weight_step, kernel)?;
     Ok((codebook, description))
 }

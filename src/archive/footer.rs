@@ -31,6 +31,9 @@ pub(crate) struct Footer {
     /// A hash of what the file was made from.
     pub source: String,
     pub error: ErrorSums,
+    /// What codes leave of the values, as NMAE, before residuals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<f64>,
     pub row_groups: Vec<RowGroup>,
 }
 

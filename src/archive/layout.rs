@@ -166,6 +166,21 @@ impl Table {
         item_type(data_type).unwrap_or(data_type)
     }
 
+    /// Bytes of the values of a row as they are in memory, where lists have so many.
+    pub fn value_bytes(&self, sensors: usize) -> usize {
+        let width = |value: &usize| self.number_type(*value).primitive_width().unwrap_or(8);
+        let widths: usize = self.values.iter().map(width).sum();
+        if matches!(self.layout, Layout::List { .. }) { sensors * widths } else { widths }
+    }
+
+    /// Values of a row, where lists have so many.
+    pub fn values_in_row(&self, sensors: usize) -> usize {
+        match self.layout {
+            Layout::List { .. } => sensors,
+            _ => self.values.len(),
+        }
+    }
+
     /// Sensors by type, at most `most` together. More sensors than were known when the dictionary was
     /// learned belong to the last group.
     pub fn groups(&self, sensors: usize, most: usize) -> Vec<Group> {

@@ -1,4 +1,4 @@
-//! The dictionary of an archive, learned from a sample of its table.
+//! The dictionary of an archive, learned from some of its table's rows.
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
@@ -8,6 +8,8 @@ use super::cells::numeric;
 use super::codebook::Codebook;
 use super::layout::{Layout, Table};
 use super::quantiser::Bound;
+use super::sparse_codes::CODE_TOLERANCE;
+use super::trial::Effort;
 use super::{ArchiveError, Result};
 use crate::math::coders::Fksc;
 use crate::math::{
@@ -17,104 +19,219 @@ use crate::math::{
 /// What learning may be told; the rest is decided from the data.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct LearnSettings {
-    /// Atoms; by default in proportion to the signals.
+    /// Atoms.
     pub atoms: Option<usize>,
     /// The kernel.
     pub kernel: Option<String>,
     /// The width of the RBF kernel.
     pub sigma: Option<f64>,
-    /// The penalty; coarse codes are best, since residuals do the rest.
+    /// The penalty.
     pub lambda: Option<f64>,
     /// The seed of the sample.
     pub seed: u64,
 }
 
-const DEFAULT_LAMBDA: f64 = 0.2;
-const MOST_ATOMS: usize = 64;
-const FEWEST_ATOMS: usize = 4;
-/// Signals that an atom should serve to be worth its bytes.
-const SIGNALS_PER_ATOM: u64 = 8;
+/// The penalty that atoms are learned with, as a share of the mean `k(y, y)`: codes may use another.
+pub(super) const LEARNED_LAMBDA: f64 = 0.2;
+/// Rounds of learning that are enough to tell parameters apart.
+const ROUGH_ROUNDS: usize = 8;
 /// Signals of the sample that must use an atom.
 const FEWEST_USES: u32 = 2;
 /// Sensors are scaled where their deviations differ by more than this, a few outliers aside.
 const ALIKE: f64 = 20.0;
 
-/// A codebook and the series it is for.
-#[derive(Debug)]
-pub(crate) struct Learned {
-    pub codebook: Codebook,
-    pub series: Vec<String>,
-    pub signals: u64,
+/// How signals are compared.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Width {
+    /// RBF, its width a multiple of the median distance.
+    Median(f64),
+    /// RBF of this width.
+    Given(f64),
+    /// Linearly.
+    Linear,
+    /// By the kernel that was asked for, which has no width.
+    Asked,
 }
 
-/// Learns from some of a table's rows, in which all sensors should occur; `signals` is about how many
-/// the whole table has.
-pub(crate) fn learn(
-    table: &Table,
-    batches: &[RecordBatch],
-    bound: Bound,
-    settings: &LearnSettings,
-    signals: u64,
-    observer: &dyn Observer,
-) -> Result<Learned> {
-    let mut table = table.clone();
-    if let Layout::Long { series, .. } = &table.layout {
-        table.series = series_names(series, batches)?;
+/// A penalty.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Lambda {
+    /// This one.
+    Given(f64),
+    /// A share of the mean `k(y, y)`.
+    Share(f64),
+}
+
+/// What signals can be learned from, and what is known of their sensors.
+pub(super) struct Material {
+    /// The table with its series.
+    pub table: Table,
+    pub sensors: usize,
+    /// Signals, one after the other.
+    rows: Vec<f64>,
+    deviations: Vec<f64>,
+}
+
+/// A dictionary of scaled sensors, and the signals it was learned from.
+pub(super) struct Learned {
+    dictionary: Dictionary,
+    sample: Sample,
+    scales: Vec<f64>,
+    /// The mean `k(y, y)`.
+    own_similarity: f64,
+}
+
+impl Material {
+    /// Signals from rows; `others` have series, too.
+    pub fn new(table: &Table, rows: &[RecordBatch], others: &[RecordBatch]) -> Result<Self> {
+        let mut table = table.clone();
+        if let Layout::Long { series, .. } = &table.layout {
+            let all: Vec<&RecordBatch> = rows.iter().chain(others).collect();
+            table.series = series_names(series, &all)?;
+        }
+        let length = match lists_length(&table, rows)? {
+            Some(length) => Some(length),
+            None => lists_length(&table, others)?,
+        };
+        let mut parts = Vec::new();
+        for batch in rows {
+            // A file that does not fit fails when its turn comes, and is named then.
+            if let Ok(placement) = table.place_rows(batch, length) {
+                parts.push(table.cells(batch, &placement)?);
+            }
+        }
+        let sensors = match table.layout {
+            Layout::List { .. } => length.unwrap_or(1),
+            Layout::Long { .. } => table.series.len().max(1),
+            _ => table.fixed_sensors().unwrap_or(1),
+        };
+        let groups = table.groups(sensors, usize::MAX);
+        let rows = numeric(&parts, &groups, sensors);
+        let deviations = deviations(&rows, sensors);
+        Ok(Self { table, sensors, rows, deviations })
     }
-    let length = lists_length(&table, batches)?;
-    let mut parts = Vec::new();
-    for batch in batches {
-        // A file that does not fit fails when its turn comes, and is named then.
-        if let Ok(placement) = table.place_rows(batch, length) {
-            parts.push(table.cells(batch, &placement)?);
+
+    /// Signals there are to learn from.
+    pub fn signals(&self) -> usize {
+        self.rows.len() / self.sensors
+    }
+
+    /// The largest deviation of a sensor.
+    pub fn largest_deviation(&self) -> f64 {
+        self.deviations.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// The mean absolute value.
+    pub fn mean_size(&self) -> f64 {
+        self.rows.iter().map(|value| value.abs()).sum::<f64>() / self.rows.len().max(1) as f64
+    }
+
+    /// The error of predicting every sensor by its mean, about: as NMAE.
+    pub fn spread(&self) -> f64 {
+        let signals = self.signals().max(1) as f64;
+        let mut means = vec![0.0; self.sensors];
+        for row in self.rows.chunks_exact(self.sensors) {
+            means.iter_mut().zip(row).for_each(|(mean, value)| *mean += value / signals);
+        }
+        let rows = self.rows.chunks_exact(self.sensors);
+        let off = rows.flat_map(|row| row.iter().zip(&means)).map(|(value, mean)| (value - mean).abs());
+        let size = self.mean_size() * self.rows.len() as f64;
+        if size > 0.0 { off.sum::<f64>() / size } else { 0.0 }
+    }
+
+    /// What to divide sensors by before they are compared: their deviations where these differ by orders of
+    /// magnitude, else 1; or the other of the two.
+    pub fn scales(&self, bound: Bound, otherwise: bool) -> Vec<f64> {
+        // What is below a bound is free anyway, and counts for no more than that.
+        let least = if let Bound::MaxError(bound) = bound { bound } else { 0.0 };
+        let size = |deviation: &f64| deviation.max(least);
+        let usable = |size: &f64| size.is_normal() && size.recip().is_normal();
+        let mut sizes: Vec<f64> = self.deviations.iter().map(size).filter(usable).collect();
+        sizes.sort_by(f64::total_cmp);
+        let few = sizes.len() / 20;
+        let (smallest, largest) = (sizes.get(few), sizes.iter().rev().nth(few));
+        let alike = smallest.zip(largest).is_none_or(|(smallest, largest)| *largest <= ALIKE * smallest);
+        if alike != otherwise {
+            return vec![1.0; self.sensors];
+        }
+        self.deviations.iter().map(size).map(|size| if usable(&size) { size } else { 1.0 }).collect()
+    }
+
+    /// Learns so many atoms; `None` where there is nothing to learn from, or values that no kernel can compare.
+    pub fn learn(
+        &self,
+        atoms: usize,
+        width: Width,
+        scales: Vec<f64>,
+        effort: Effort,
+        settings: &LearnSettings,
+        observer: &dyn Observer,
+    ) -> Result<Option<Learned>> {
+        let mut sample = Sample::new(LearnerOptions::DEFAULT_SAMPLE, settings.seed);
+        let mut scaled = vec![0.0; self.sensors];
+        for (row, values) in self.rows.chunks_exact(self.sensors).enumerate() {
+            for ((target, value), scale) in scaled.iter_mut().zip(values).zip(&scales) {
+                *target = value / scale;
+            }
+            sample.offer(row, &scaled)?;
+        }
+        if sample.is_empty() {
+            return Ok(None);
+        }
+        let rounds = match effort {
+            Effort::Rough => ROUGH_ROUNDS,
+            Effort::Full => LearnerOptions::DEFAULT_MAX_ROUNDS,
+        };
+        let options =
+            LearnerOptions::default().with_atoms(atoms)?.with_seed(settings.seed).with_max_rounds(rounds)?;
+        let mut options = match width {
+            Width::Linear => options.with_kernel("linear")?,
+            Width::Given(sigma) => options.with_kernel("rbf")?.with_sigma(sigma)?,
+            Width::Median(_) => options.with_kernel("rbf")?,
+            Width::Asked => options.with_kernel(settings.kernel.as_deref().unwrap_or("rbf"))?,
+        };
+        let signals = sample.signals()?;
+        let mut kernel = options.kernel(&signals)?;
+        if let Width::Median(multiple) = width {
+            let median =
+                kernel.parameters().iter().find(|(name, _)| *name == "sigma").map(|(_, sigma)| *sigma);
+            options = options.with_sigma(multiple * median.unwrap_or(1.0))?;
+            kernel = options.kernel(&signals)?;
+        }
+        let own_similarity = options.lambda(kernel.as_ref(), &signals) / LearnerOptions::DEFAULT_LAMBDA;
+        let lambda = settings.lambda.unwrap_or(LEARNED_LAMBDA * own_similarity);
+        match learners::learn(&sample, &options.with_lambda(lambda)?, observer) {
+            Ok(Some(dictionary)) => Ok(Some(Learned { dictionary, sample, scales, own_similarity })),
+            Err(MathError::Cancelled) => Err(MathError::Cancelled.into()),
+            Ok(None) | Err(_) => Ok(None),
         }
     }
-    let sensors = match table.layout {
-        Layout::List { .. } => length.unwrap_or(1),
-        Layout::Long { .. } => table.series.len().max(1),
-        _ => table.fixed_sensors().unwrap_or(1),
-    };
-    let groups = table.groups(sensors, usize::MAX);
-    let rows = numeric(&parts, &groups, sensors);
-    let deviations = deviations(&rows, sensors);
-    let scales = scales(&deviations, bound);
-    let mut sample = Sample::new(LearnerOptions::DEFAULT_SAMPLE, settings.seed);
-    let mut scaled = vec![0.0; sensors];
-    for (row, values) in rows.chunks_exact(sensors).enumerate() {
-        for ((target, value), scale) in scaled.iter_mut().zip(values).zip(&scales) {
-            *target = value / scale;
-        }
-        sample.offer(row, &scaled)?;
+
+    /// The codebook of those atoms that codes use once they are rounded; `None` where it cannot be made.
+    pub fn codebook(
+        &self,
+        learned: &Learned,
+        lambda: Lambda,
+        weight_step: i16,
+        bound: Bound,
+    ) -> Result<Option<Codebook>> {
+        let Learned { dictionary, sample, scales, own_similarity } = learned;
+        let lambda = match lambda {
+            Lambda::Given(lambda) => lambda,
+            Lambda::Share(share) => share * own_similarity,
+        };
+        let (dim, kernel) = (dictionary.dim(), dictionary.kernel().clone());
+        let dictionary = Dictionary::new(dictionary.atoms().to_vec(), dim, kernel, lambda, None)?;
+        Ok(useful(&dictionary, sample, scales, &self.deviations, bound, weight_step).ok())
     }
-    let atoms = settings.atoms.unwrap_or_else(|| {
-        let worthwhile = usize::try_from(signals / SIGNALS_PER_ATOM).unwrap_or(MOST_ATOMS);
-        worthwhile.clamp(FEWEST_ATOMS, MOST_ATOMS)
-    });
-    let mut options = LearnerOptions::default()
-        .with_atoms(atoms)?
-        .with_lambda(settings.lambda.unwrap_or(DEFAULT_LAMBDA))?
-        .with_seed(settings.seed);
-    if let Some(kernel) = &settings.kernel {
-        options = options.with_kernel(kernel)?;
+
+    /// A codebook of a single atom, 0: residuals do all of the work.
+    pub fn blank(&self, bound: Bound) -> Result<Codebook> {
+        let kernel = kernels::build(kernels::names()[0], &|name| (name == "sigma").then_some(1.0))?;
+        let ones = vec![1.0; self.sensors];
+        let zeros = Dictionary::new(vec![0.0; self.sensors], self.sensors, kernel, LEARNED_LAMBDA, None)?;
+        Codebook::new(&zeros, ones.clone(), &ones, bound, 1)
     }
-    if let Some(sigma) = settings.sigma {
-        options = options.with_sigma(sigma)?;
-    }
-    let learned = match learners::learn(&sample, &options, observer) {
-        Ok(Some(dictionary)) => useful(&dictionary, &sample, &scales, &deviations, bound).ok(),
-        Err(MathError::Cancelled) => return Err(MathError::Cancelled.into()),
-        // Nothing to learn from, or values that no kernel can compare.
-        Ok(None) | Err(_) => None,
-    };
-    let codebook = match learned {
-        Some(codebook) => codebook,
-        None => {
-            let kernel = kernels::build(kernels::names()[0], &|name| (name == "sigma").then_some(1.0))?;
-            let zeros = Dictionary::new(vec![0.0; sensors], sensors, kernel, DEFAULT_LAMBDA, None)?;
-            Codebook::new(&zeros, vec![1.0; sensors], &vec![1.0; sensors], bound)?
-        }
-    };
-    Ok(Learned { codebook, series: table.series, signals: sample.seen() })
 }
 
 /// The codebook of those atoms that codes use once they are rounded.
@@ -124,12 +241,13 @@ fn useful(
     scales: &[f64],
     deviations: &[f64],
     bound: Bound,
+    weight_step: i16,
 ) -> Result<Codebook> {
-    let codebook = Codebook::new(dictionary, scales.to_vec(), deviations, bound)?;
+    let codebook = Codebook::new(dictionary, scales.to_vec(), deviations, bound, weight_step)?;
     match useful_atoms(&codebook, sample)? {
         Some(atoms) => {
             let dictionary = subset(dictionary, &atoms, sample)?;
-            Codebook::new(&dictionary, scales.to_vec(), deviations, bound)
+            Codebook::new(&dictionary, scales.to_vec(), deviations, bound, weight_step)
         }
         None => Ok(codebook),
     }
@@ -140,7 +258,7 @@ fn useful_atoms(codebook: &Codebook, sample: &Sample) -> Result<Option<Vec<usize
     if sample.is_empty() {
         return Ok(None);
     }
-    let options = CoderOptions::new(codebook.lambda())?;
+    let options = CoderOptions::new(codebook.lambda())?.with_tolerance(CODE_TOLERANCE)?;
     let codes = Fksc.encode(codebook.prepared(), &sample.signals()?, &options)?;
     let mut uses = vec![0; codebook.atoms()];
     for (atoms, _) in codes.rows() {
@@ -168,7 +286,7 @@ fn subset(dictionary: &Dictionary, atoms: &[usize], sample: &Sample) -> Result<D
 pub(crate) fn given(dictionary: &Dictionary, bound: Bound) -> Result<Codebook> {
     let dim = dictionary.dim();
     let rows: Vec<f64> = dictionary.atoms().to_vec();
-    Codebook::new(dictionary, vec![1.0; dim], &deviations(&rows, dim), bound)
+    Codebook::new(dictionary, vec![1.0; dim], &deviations(&rows, dim), bound, 1)
 }
 
 /// The length of lists, from the first that is not NULL.
@@ -194,7 +312,7 @@ fn lists_length(table: &Table, batches: &[RecordBatch]) -> Result<Option<usize>>
 }
 
 /// Series in the order in which they occur.
-fn series_names(column: &str, batches: &[RecordBatch]) -> Result<Vec<String>> {
+fn series_names(column: &str, batches: &[&RecordBatch]) -> Result<Vec<String>> {
     let mut names = Vec::new();
     let mut seen = std::collections::HashSet::new();
     for batch in batches {
@@ -223,20 +341,4 @@ fn deviations(rows: &[f64], sensors: usize) -> Vec<f64> {
         }
     }
     squares.into_iter().map(f64::sqrt).collect()
-}
-
-/// What to divide sensors by before they are compared: their deviations where these differ by orders of
-/// magnitude, else 1. What is below a bound is free anyway, and counts for no more than that.
-fn scales(deviations: &[f64], bound: Bound) -> Vec<f64> {
-    let least = if let Bound::MaxError(bound) = bound { bound } else { 0.0 };
-    let size = |deviation: &f64| deviation.max(least);
-    let usable = |size: &f64| size.is_normal() && size.recip().is_normal();
-    let mut sizes: Vec<f64> = deviations.iter().map(size).filter(usable).collect();
-    sizes.sort_by(f64::total_cmp);
-    let few = sizes.len() / 20;
-    let (smallest, largest) = (sizes.get(few), sizes.iter().rev().nth(few));
-    if smallest.zip(largest).is_none_or(|(smallest, largest)| *largest <= ALIKE * smallest) {
-        return vec![1.0; deviations.len()];
-    }
-    deviations.iter().map(size).map(|size| if usable(&size) { size } else { 1.0 }).collect()
 }

@@ -18,9 +18,9 @@ pub(crate) const JOB_FILE: &str = "job.json";
 
 /// The place of a data file, whose name must stay below the archive and must not be one of its own files.
 pub(crate) fn place(folder: &Path, name: &str) -> Result<Path> {
-    let own = [FILE_NAME, dictionary_file::FILE_NAME, JOB_FILE];
+    let own = [FILE_NAME, JOB_FILE].contains(&name) || dictionary_file::is_file_name(name);
     let outside = |part: &str| part.is_empty() || part == "." || part == ".." || part.contains(['\\', '\0']);
-    if own.contains(&name) || name.split('/').any(outside) {
+    if own || name.split('/').any(outside) {
         return Err(ArchiveError::layout(format!("a data file cannot be called {name}")));
     }
     // As it is: joining would encode characters that file systems do not mind.
@@ -42,6 +42,9 @@ pub(crate) fn chunk_hash(bytes: &[u8]) -> String {
 pub(crate) struct Manifest {
     pub version: u32,
     pub dictionary: DictionaryEntry,
+    /// Dictionaries that were learned later, for files that the ones before no longer fitted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub later_dictionaries: Vec<DictionaryEntry>,
     pub files: Vec<FileEntry>,
     pub history: Vec<HistoryEntry>,
     pub hash: String,
@@ -78,7 +81,17 @@ pub struct FileEntry {
     /// row group by row group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<Vec<Vec<String>>>,
+    /// Which of the archive's dictionaries it was coded with: 0 is the first.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub generation: u32,
+    /// What its codes leave of its values, as NMAE, before residuals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<f64>,
     pub(crate) error: ErrorSums,
+}
+
+fn is_first(generation: &u32) -> bool {
+    *generation == 0
 }
 
 /// The errors of decoded values.
@@ -127,6 +140,11 @@ impl HistoryEntry {
 }
 
 impl Manifest {
+    /// The dictionaries, the first one first.
+    pub fn dictionaries(&self) -> impl Iterator<Item = &DictionaryEntry> {
+        std::iter::once(&self.dictionary).chain(&self.later_dictionaries)
+    }
+
     fn content_hash(&self) -> Result<String> {
         let unsigned = Self { hash: String::new(), ..self.clone() };
         Ok(hash_of(serde_json::to_string(&unsigned)?.as_bytes()))

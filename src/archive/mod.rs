@@ -7,15 +7,19 @@
 mod block;
 mod bytes;
 mod cells;
+mod choose;
 mod codebook;
 mod compare;
 mod compress;
 mod data_file;
 mod data_file_writer;
+mod detect;
 mod dictionary_file;
+mod drift;
 mod entropy;
 mod error;
 mod error_sums;
+mod estimate;
 mod footer;
 mod given;
 mod layout;
@@ -25,16 +29,22 @@ mod manifest;
 mod number;
 mod opened;
 mod parquet_footer;
+mod prepare;
 mod quantiser;
+mod sampled;
 mod source;
 mod sparse_codes;
+mod trial;
 mod work;
 
+pub use choose::{Target, Tried};
 pub use codebook::Codebook;
 pub use compress::{Input, Job, JobObserver, JobProgress, JobReport, compress};
 #[cfg(feature = "sql")]
 pub(crate) use data_file::DataFile;
+pub use drift::{Drift, Promise};
 pub use error::ArchiveError;
+pub use estimate::{Aim, Estimate, EstimateRequest, Prediction, estimate};
 pub use given::read_dictionary;
 pub use layout::Layout;
 pub use layout_request::LayoutRequest;
@@ -42,6 +52,7 @@ pub use learn::LearnSettings;
 pub use manifest::{ErrorSummary, FileEntry, HistoryEntry};
 pub use opened::{Archive, Verification};
 pub use quantiser::Bound;
+pub use trial::Example;
 
 /// The version of the format that is written, and the latest that is read.
 pub const FORMAT_VERSION: u32 = 1;

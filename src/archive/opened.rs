@@ -8,11 +8,13 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 
+use super::choose::{Target, Tried};
 use super::codebook::Codebook;
 use super::compare::compare;
 use super::compress::{Existing, Input, Job, JobObserver, JobReport, append, partition_names};
 use super::data_file::DataFile;
 use super::dictionary_file::{self, Description};
+use super::drift::Promise;
 use super::error_sums::ErrorSums;
 use super::layout::Layout;
 use super::manifest::{ErrorSummary, FileEntry, HistoryEntry, Manifest, hash_of, place};
@@ -27,8 +29,15 @@ pub struct Archive {
     folder: Path,
     manifest: Manifest,
     manifest_bytes: u64,
-    codebook: Arc<Codebook>,
-    description: Description,
+    /// The dictionaries; the last one is for files that are added.
+    generations: Vec<Generation>,
+}
+
+/// One of an archive's dictionaries.
+#[derive(Debug, Clone)]
+pub(super) struct Generation {
+    pub codebook: Arc<Codebook>,
+    pub description: Description,
 }
 
 /// What checking an archive has found.
@@ -50,16 +59,26 @@ impl Archive {
         let found = Manifest::read(store.as_ref(), &folder).await?;
         let (manifest, manifest_bytes) =
             found.ok_or_else(|| ArchiveError::NotAnArchive(folder.to_string()))?;
-        let path = folder.clone().join(dictionary_file::FILE_NAME);
-        let read = async {
-            let bytes = store.get(&path).await?.bytes().await?;
-            if hash_of(&bytes) != manifest.dictionary.hash {
-                return Err(ArchiveError::corrupt("its content does not match its hash"));
-            }
-            dictionary_file::read(bytes)
-        };
-        let (codebook, description) = read.await.map_err(|error| error.at(dictionary_file::FILE_NAME))?;
-        Ok(Self { store, folder, manifest, manifest_bytes, codebook: Arc::new(codebook), description })
+        let mut generations = Vec::new();
+        for (generation, entry) in (0..).zip(manifest.dictionaries()) {
+            let name = dictionary_file::file_name(generation);
+            let read = async {
+                let bytes = store.get(&folder.clone().join(name.as_str())).await?.bytes().await?;
+                if hash_of(&bytes) != entry.hash {
+                    return Err(ArchiveError::corrupt("its content does not match its hash"));
+                }
+                dictionary_file::read(bytes)
+            };
+            let (codebook, description) = read.await.map_err(|error| error.at(name))?;
+            generations.push(Generation { codebook: Arc::new(codebook), description });
+        }
+        Ok(Self { store, folder, manifest, manifest_bytes, generations })
+    }
+
+    /// The dictionary that files are added with.
+    fn latest(&self) -> &Generation {
+        // Cannot be empty: a manifest has at least one dictionary.
+        &self.generations[self.generations.len() - 1]
     }
 
     /// The data files.
@@ -72,24 +91,49 @@ impl Archive {
         &self.manifest.history
     }
 
-    /// The dictionary.
+    /// The latest dictionary: files that are added are coded with it.
     pub fn codebook(&self) -> &Arc<Codebook> {
-        &self.codebook
+        &self.latest().codebook
+    }
+
+    /// How many dictionaries there are: one, and one for each time that data had drifted.
+    pub fn generations(&self) -> usize {
+        self.generations.len()
     }
 
     /// How the table holds its values.
     pub fn layout(&self) -> &Layout {
-        &self.description.layout
+        &self.latest().description.layout
     }
 
-    /// Signals that the dictionary was learned from; 0 if it was given.
+    /// Signals that the latest dictionary was learned from; 0 if it was given.
     pub fn learned_from(&self) -> u64 {
-        self.description.learned_from
+        self.latest().description.learned_from
     }
 
-    /// Bytes of the dictionary's file.
+    /// What the archive was made for, if parameters were chosen for a target.
+    pub fn target(&self) -> Option<Target> {
+        self.latest().description.target
+    }
+
+    /// What learning has promised for a generation.
+    pub fn promise(&self, generation: u32) -> Option<Promise> {
+        self.generations.get(generation as usize)?.description.promise
+    }
+
+    /// Why tables are stored as they were, where a dictionary does not pay.
+    pub fn kept(&self) -> Option<&str> {
+        self.latest().description.kept.as_deref()
+    }
+
+    /// What was compared to choose the latest dictionary's parameters.
+    pub fn search(&self) -> &[Tried] {
+        &self.latest().description.search
+    }
+
+    /// Bytes of the dictionaries' files.
     pub fn dictionary_bytes(&self) -> u64 {
-        self.manifest.dictionary.bytes
+        self.manifest.dictionaries().map(|entry| entry.bytes).sum()
     }
 
     /// Bytes of all files.
@@ -141,9 +185,13 @@ impl Archive {
             if hash_of(&footer) != entry.footer {
                 return Err(ArchiveError::corrupt("its footer does not match its hash"));
             }
-            let codebook = entry.stored.is_none().then_some(self.codebook.as_ref());
-            let mut file =
-                DataFile::new(self.store.clone(), path.clone(), &footer, &self.description.series, codebook)?;
+            let generation = self.generations.get(entry.generation as usize);
+            let generation = generation.ok_or_else(|| {
+                ArchiveError::corrupt(format!("there is no dictionary {}", entry.generation))
+            })?;
+            let codebook = entry.stored.is_none().then_some(&generation.codebook);
+            let series = &generation.description.series;
+            let mut file = DataFile::new(self.store.clone(), path.clone(), &footer, series, codebook)?;
             file.stored_hashes = entry.stored.clone().map(Arc::new);
             if file.rows() != entry.rows {
                 return Err(ArchiveError::corrupt("it has another number of rows"));
@@ -164,7 +212,7 @@ impl Archive {
         if row_group >= opened.row_groups() {
             return Err(ArchiveError::layout(format!("{} has no row group {row_group}", file.path)));
         }
-        opened.read(&self.codebook, row_group, columns).await.map_err(|error| error.at(&file.path))
+        opened.read(row_group, columns).await.map_err(|error| error.at(&file.path))
     }
 
     /// The table's columns, from the first file.
@@ -177,7 +225,7 @@ impl Archive {
 
     /// The promise on the error of values.
     pub fn bound(&self) -> Bound {
-        self.description.bound
+        self.latest().description.bound
     }
 
     /// The names of the hive partitions that all files are in.
@@ -199,7 +247,7 @@ impl Archive {
                 let original = originals.iter().find(|input| input.name == entry.path);
                 let original =
                     original.ok_or_else(|| ArchiveError::layout("there is no original of this name"))?;
-                sums.merge(&compare(&self.data_file(entry).await?, &self.codebook, original).await?);
+                sums.merge(&compare(&self.data_file(entry).await?, original).await?);
                 Ok(())
             };
             match checked.await {
@@ -226,16 +274,16 @@ impl Archive {
         let file = self.data_file(entry).await?;
         let columns: Vec<usize> = (0..file.schema.fields().len()).collect();
         for row_group in 0..file.row_groups() {
-            file.read(&self.codebook, row_group, &columns).await?;
+            file.read(row_group, &columns).await?;
         }
         Ok(())
     }
 
-    /// Adds files, with the archive's dictionary and bound.
+    /// Adds files, with the archive's latest dictionary and bound.
     pub async fn append(&self, inputs: &[Input], job: &Job, observer: &dyn JobObserver) -> Result<JobReport> {
         let schema = if self.files().is_empty() { None } else { Some(self.schema().await?) };
-        let (codebook, description) = (self.codebook.clone(), self.description.clone());
-        let existing = Existing { codebook, description, schema, partitions: self.partitions() };
+        let (generation, number) = (self.latest().clone(), self.generations.len() as u32 - 1);
+        let existing = Existing { generation, number, schema, partitions: self.partitions() };
         append(inputs, &self.store, &self.folder, existing, job, observer).await
     }
 }

@@ -71,9 +71,16 @@ impl Source {
         format!("{}-{}", self.bytes, hash_of(&self.footer))
     }
 
+    /// The rows of a row group.
+    pub fn group_rows(&self, group: usize) -> usize {
+        self.metadata.row_group(group).num_rows().max(0) as usize
+    }
+
+    /// Rows from `offset` on, at most `limit`, of some row groups or of all.
     pub async fn batches(
         &self,
         row_groups: Option<Vec<usize>>,
+        offset: usize,
         limit: Option<usize>,
         size: usize,
     ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
@@ -82,6 +89,9 @@ impl Source {
         let mut builder = ParquetRecordBatchStreamBuilder::new(reader).await?.with_batch_size(size);
         if let Some(row_groups) = row_groups {
             builder = builder.with_row_groups(row_groups);
+        }
+        if offset > 0 {
+            builder = builder.with_offset(offset);
         }
         if let Some(limit) = limit {
             builder = builder.with_limit(limit);

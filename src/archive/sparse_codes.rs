@@ -9,6 +9,9 @@ use super::codebook::{Codebook, WEIGHT_ONE};
 use crate::math::coders::Fksc;
 use crate::math::{Coder, CoderOptions, Signals, dot};
 
+/// Codes choose atoms, and their weights are fitted again: they need not be exact.
+pub(super) const CODE_TOLERANCE: f64 = 1e-4;
+
 /// One signal's code: atoms in ascending order, and weights in multiples of `1 / WEIGHT_ONE`.
 pub(crate) type WholeCode = Vec<(u16, i16)>;
 
@@ -21,7 +24,7 @@ pub(super) fn sparse_codes(codebook: &Codebook, groups: &[Group], cells: &Cells)
     for row in scaled.chunks_exact_mut(dim) {
         row.iter_mut().zip(scales).for_each(|(value, scale)| *value /= scale);
     }
-    let options = CoderOptions::new(codebook.lambda())?.with_tolerance(1e-4)?;
+    let options = CoderOptions::new(codebook.lambda())?.with_tolerance(CODE_TOLERANCE)?;
     let batch = Signals::from_flat(&scaled, dim)?;
     let codes = match Fksc.encode(codebook.prepared(), &batch, &options) {
         Ok(codes) => codes,
@@ -65,10 +68,14 @@ fn fit(codebook: &Codebook, atoms: &[u32], signal: &[f64]) -> WholeCode {
             }
         }
     }
-    let weights = (0..count).map(|i| (system[i * width + count] * f64::from(WEIGHT_ONE)).round());
-    let limit = f64::from(i16::MAX);
-    let whole =
-        atoms.iter().zip(weights).map(|(atom, weight)| (*atom as u16, weight.clamp(-limit, limit) as i16));
+    let step = codebook.weight_step();
+    let units = f64::from(WEIGHT_ONE) / f64::from(step);
+    let weights = (0..count).map(|i| (system[i * width + count] * units).round());
+    let limit = f64::from(i16::MAX / step);
+    let whole = atoms
+        .iter()
+        .zip(weights)
+        .map(|(atom, weight)| (*atom as u16, weight.clamp(-limit, limit) as i16 * step));
     whole.filter(|(_, weight)| *weight != 0).collect()
 }
 

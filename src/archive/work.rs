@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use arrow::util::display::array_value_to_string;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
@@ -11,14 +12,20 @@ use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart};
 use twox_hash::xxhash3_128::Hasher as Hasher128;
 
 use super::block::{self, CodedBlock};
-use super::compress::{JobObserver, JobProgress, JobReport};
+use super::cells::{Cell, Cells, gather};
+use super::compress::{Job, JobObserver, JobProgress, JobReport};
 use super::data_file::DataFile;
 use super::data_file_writer::{DataFileWriter, Settings};
+use super::dictionary_file::Description;
+use super::drift::{Drift, Promise, Watch};
 use super::error_sums::ErrorSums;
 use super::footer::{Footer, KEY};
 use super::layout::{Layout, Placement, Table};
-use super::manifest::{FileEntry, chunk_hash, hash_of, place};
+use super::manifest::{DictionaryEntry, FileEntry, chunk_hash, hash_of, place};
+use super::opened::Generation;
 use super::parquet_footer::{fetch_footer, footer_length, parse_footer};
+use super::prepare::{self, Request};
+use super::quantiser::Bound;
 use super::source::{READ_ROWS, Source, in_blocks, read_ahead};
 use super::{ArchiveError, Result};
 
@@ -34,16 +41,17 @@ const MOST_CELLS: usize = 1 << 22;
 pub(super) struct Work<'a> {
     pub store: &'a Arc<dyn ObjectStore>,
     pub folder: &'a Path,
-    pub settings: &'a Settings,
-    pub layout: &'a Layout,
-    pub series: &'a [String],
+    /// The dictionary in use, and its number.
+    pub generation: Generation,
+    pub number: u32,
+    /// Dictionaries that were learned on the way.
+    pub later: Vec<DictionaryEntry>,
     /// The columns that all tables of an archive have.
     pub schema: &'a SchemaRef,
-    pub threads: usize,
+    pub group_sensors: usize,
     pub observer: &'a dyn JobObserver,
     pub progress: JobProgress,
-    /// Whether to take over what an earlier run has finished.
-    pub resume: bool,
+    pub job: &'a Job,
 }
 
 impl Work<'_> {
@@ -53,9 +61,9 @@ impl Work<'_> {
         failed: Vec<(String, ArchiveError)>,
     ) -> Result<JobReport> {
         let failed = failed.into_iter().map(|(name, error)| (name, error.to_string())).collect();
-        let mut report = JobReport { files: Vec::new(), resumed: 0, failed, dictionary_bytes: 0 };
-        for source in sources {
-            if self.resume
+        let mut report = JobReport { failed, ..JobReport::default() };
+        for (i, source) in sources.iter().enumerate() {
+            if self.job.resume
                 && let Some(entry) = self.finished(source).await?
             {
                 self.progress.rows += source.rows;
@@ -63,8 +71,14 @@ impl Work<'_> {
                 report.files.push(entry);
                 continue;
             }
-            match self.file(source).await {
-                Ok(entry) => report.files.push(entry),
+            match self.file_or_retrained(&sources[i..]).await {
+                Ok((entry, drift)) => {
+                    report.files.push(entry);
+                    if let Some(drift) = drift {
+                        self.observer.on_drift(&drift);
+                        report.drift.push(drift);
+                    }
+                }
                 Err(error @ (ArchiveError::Cancelled | ArchiveError::Store(_))) => return Err(error),
                 Err(error) => {
                     self.observer.on_failure(&source.input.name, &error);
@@ -75,12 +89,53 @@ impl Work<'_> {
         Ok(report)
     }
 
+    /// Compresses the first of these files. Where it has drifted and that is asked for, it is compressed again with
+    /// a dictionary learned from it and those after it.
+    async fn file_or_retrained(&mut self, sources: &[Source]) -> Result<(FileEntry, Option<Drift>)> {
+        let Some(source) = sources.first() else { return Err(ArchiveError::layout("there is no file")) };
+        let (entry, drift) = self.file(source).await?;
+        let Some(mut drift) = drift else { return Ok((entry, None)) };
+        if !self.job.retrain_on_drift {
+            return Ok((entry, Some(drift)));
+        }
+        let description = &self.generation.description;
+        let bound = if description.target.is_some() { Bound::None } else { description.bound };
+        let request = Request { bound, target: description.target, learn: description.learn.clone() };
+        let table = Table::new(description.layout.clone(), self.schema.clone(), Vec::new())?;
+        let fitting: Vec<&Source> =
+            sources.iter().filter(|source| source.schema.fields() == self.schema.fields()).collect();
+        let next = prepare::learn(&table, &fitting, &request, self.group_sensors, self.observer).await?;
+        // A dictionary that promises no more than the old one has left is of no use.
+        if next.description.promise.is_none_or(|promise| promise.left >= drift.left) {
+            return Ok((entry, Some(drift)));
+        }
+        let number = self.number + 1;
+        let stored = prepare::store_dictionary(self.store, self.folder, number, &next).await?;
+        self.adopt(next, stored);
+        self.progress.rows -= source.rows;
+        drift.generation = Some(number);
+        let (entry, _) = self.file(source).await?;
+        Ok((entry, Some(drift)))
+    }
+
+    /// Goes on with a later dictionary.
+    fn adopt(&mut self, generation: Generation, stored: DictionaryEntry) {
+        self.generation = generation;
+        self.number += 1;
+        self.later.push(stored);
+    }
+
+    fn settings(&self) -> Settings {
+        let (codebook, bound) = (self.generation.codebook.clone(), self.generation.description.bound);
+        Settings { codebook, bound, group_sensors: self.group_sensors }
+    }
+
     fn target(&self, source: &Source) -> Result<Path> {
         place(self.folder, &source.input.name)
     }
 
     /// The entry of a data file that an earlier run has finished.
-    async fn finished(&self, source: &Source) -> Result<Option<FileEntry>> {
+    async fn finished(&mut self, source: &Source) -> Result<Option<FileEntry>> {
         let path = self.target(source)?;
         let (length, hash) = match hash_file(self.store, &path).await {
             Ok(found) => found,
@@ -89,22 +144,39 @@ impl Work<'_> {
         };
         // Whatever cannot be read is not finished.
         let Ok(footer) = fetch_footer(self.store.as_ref(), &path, length).await else { return Ok(None) };
-        let codebook = Some(self.settings.codebook.as_ref());
-        let Ok(file) = DataFile::new(self.store.clone(), path.clone(), &footer, self.series, codebook) else {
-            return Ok(None);
+        let open = |generation: &Generation| {
+            let series = &generation.description.series;
+            DataFile::new(self.store.clone(), path.clone(), &footer, series, Some(&generation.codebook))
+        };
+        let file = match open(&self.generation) {
+            Ok(file) => file,
+            Err(_) => {
+                // That run may have learned another dictionary from here on.
+                let later = prepare::stored_dictionary(self.store, self.folder, self.number + 1).await;
+                let Ok(Some((later, stored))) = later else { return Ok(None) };
+                let Ok(file) = open(&later) else { return Ok(None) };
+                if file.coded.as_ref().is_none_or(|coded| coded.footer.source != source.identity()) {
+                    return Ok(None);
+                }
+                self.adopt(later, stored);
+                file
+            }
         };
         match &file.coded {
             Some(coded) if coded.footer.source == source.identity() => {
-                Ok(Some(self.entry(source, length, hash, &footer, coded.footer.error, None)))
+                let (error, left) = (coded.footer.error, coded.footer.left);
+                Ok(Some(self.entry(source, length, hash, &footer, error, left, None)))
             }
             None if footer == source.footer && length == source.bytes => {
                 let hashes = chunk_hashes(self.store, &path, &footer).await?;
-                Ok(Some(self.entry(source, length, hash, &footer, ErrorSums::default(), Some(hashes))))
+                let error = ErrorSums::default();
+                Ok(Some(self.entry(source, length, hash, &footer, error, None, Some(hashes))))
             }
             _ => Ok(None),
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "they are what an entry is made of")]
     fn entry(
         &self,
         source: &Source,
@@ -112,6 +184,7 @@ impl Work<'_> {
         hash: String,
         footer: &[u8],
         error: ErrorSums,
+        left: Option<f64>,
         stored: Option<Vec<Vec<String>>>,
     ) -> FileEntry {
         FileEntry {
@@ -124,13 +197,17 @@ impl Work<'_> {
             source_bytes: source.bytes,
             source: source.identity(),
             stored,
+            generation: self.number,
+            left,
             error,
         }
     }
 
-    /// Compresses one file; it is stored as it was if that is not larger.
-    async fn file(&mut self, source: &Source) -> Result<FileEntry> {
-        let table = Table::new(self.layout.clone(), source.schema.clone(), self.series.to_vec())?;
+    /// Compresses one file; it is stored as it was if that is not larger, or if a dictionary does not pay.
+    async fn file(&mut self, source: &Source) -> Result<(FileEntry, Option<Drift>)> {
+        let Description { layout, series, promise, kept, .. } = &self.generation.description;
+        let (promise, kept) = (*promise, kept.is_some());
+        let table = Table::new(layout.clone(), source.schema.clone(), series.clone())?;
         if has_description(&source.footer)? {
             return Err(ArchiveError::layout(
                 "this is a data file of an archive already; give the original table",
@@ -140,17 +217,24 @@ impl Work<'_> {
             return Err(ArchiveError::layout(other_columns(&source.schema, self.schema)));
         }
         let path = self.target(source)?;
+        if kept && source.rows > 0 {
+            self.progress.rows += source.rows;
+            return Ok((self.store_as_it_was(source, &path).await?, None));
+        }
         let upload = self.store.put_multipart(&path).await?;
         let mut output = Output::new(WriteMultipart::new(upload));
-        match self.blocks(source, &table, &mut output).await {
+        let mut watch = Watch::default();
+        match self.blocks(source, &table, &mut output, promise.as_ref(), &mut watch).await {
             Ok((footer, error)) if output.length <= worthwhile(source.bytes) || source.rows == 0 => {
                 let (length, hash) = (output.length, output.hash());
                 output.upload.finish().await?;
-                Ok(self.entry(source, length, hash, &footer, error, None))
+                let left = Some(watch.left().share());
+                let drift = promise.and_then(|promise| watch.drift(&source.input.name, &promise));
+                Ok((self.entry(source, length, hash, &footer, error, left, None), drift))
             }
             Ok(_) => {
                 output.upload.abort().await?;
-                self.store_as_it_was(source, &path).await
+                Ok((self.store_as_it_was(source, &path).await?, None))
             }
             Err(error) => {
                 output.upload.abort().await?;
@@ -165,19 +249,24 @@ impl Work<'_> {
         source: &Source,
         table: &Table,
         output: &mut Output,
+        promise: Option<&Promise>,
+        watch: &mut Watch,
     ) -> Result<(Bytes, ErrorSums)> {
-        let sensors = self.settings.codebook.sensors();
+        let settings = self.settings();
+        let sensors = settings.codebook.sensors();
+        let limit = promise.map_or(f64::INFINITY, |promise| promise.limit);
         if let Some(fixed) = table.fixed_sensors().filter(|fixed| *fixed != sensors) {
             return Err(ArchiveError::layout(format!("{fixed} sensors, but the dictionary has {sensors}")));
         }
         let rows = block_rows(table, sensors);
         let mut writer: Option<DataFileWriter> = None;
         let new_writer =
-            |first: Option<&RecordBatch>| DataFileWriter::new(table, self.settings, source.identity(), first);
-        let batches = source.batches(None, None, rows.min(READ_ROWS)).await?;
-        let blocks = read_ahead(in_blocks(batches, source.schema.clone(), rows), self.threads);
+            |first: Option<&RecordBatch>| DataFileWriter::new(table, &settings, source.identity(), first);
+        let batches = source.batches(None, 0, None, rows.min(READ_ROWS)).await?;
+        let threads = self.job.threads.max(1);
+        let blocks = read_ahead(in_blocks(batches, source.schema.clone(), rows), threads);
         let coded = blocks.map(|block| {
-            let (table, settings) = (table.clone(), self.settings.clone());
+            let (table, settings) = (table.clone(), settings.clone());
             async move {
                 let block = block?;
                 let work = move || code_rows(&table, &settings, block);
@@ -187,7 +276,7 @@ impl Work<'_> {
             }
         });
         // One more than there are threads: while a block is written the others are coded.
-        let mut coded = std::pin::pin!(coded.buffered(self.threads + 1));
+        let mut coded = std::pin::pin!(coded.buffered(threads + 1));
         let mut done = 0;
         while let Some(block) = coded.next().await {
             if self.observer.is_cancelled() {
@@ -199,6 +288,10 @@ impl Work<'_> {
                     none => none.insert(new_writer(Some(&rows))?),
                 };
                 output.write(writer.write(&rows, &placement, &block)?).await?;
+                for (chunk, left) in block.left.iter().enumerate() {
+                    let row = placement.first_rows.get(chunk * block::CHUNK).copied().unwrap_or(0);
+                    watch.add(left, limit, || (done + row as u64, time_of(table, &rows, row)));
+                }
                 done += rows.num_rows() as u64;
                 self.progress.rows += rows.num_rows() as u64;
                 self.progress.bytes_in += 8 * block.error.values;
@@ -235,32 +328,95 @@ impl Work<'_> {
         }
         let (length, hash) = (output.length, output.hash());
         output.upload.finish().await?;
-        Ok(self.entry(source, length, hash, &source.footer, ErrorSums::default(), Some(hashes)))
+        Ok(self.entry(source, length, hash, &source.footer, ErrorSums::default(), None, Some(hashes)))
     }
+}
+
+/// The time of a row, where the table has a column of times.
+fn time_of(table: &Table, rows: &RecordBatch, row: usize) -> Option<String> {
+    let named = if let Layout::Long { time, .. } = &table.layout { Some(time.as_str()) } else { None };
+    let is_time = |column: &&usize| {
+        let field = table.schema.field(**column);
+        named.map_or(field.data_type().is_temporal(), |name| field.name() == name)
+    };
+    let column = rows.column(*table.kept.iter().find(is_time)?);
+    array_value_to_string(column, row).ok()
 }
 
 /// A row group: its rows, where their signals are, and their codes.
 type CodedRows = (RecordBatch, Placement, CodedBlock);
 
-/// Codes rows, in two halves where they have too many cells for one block.
 fn code_rows(table: &Table, settings: &Settings, rows: RecordBatch) -> Result<Vec<CodedRows>> {
-    let sensors = settings.codebook.sensors();
+    let placed = place_rows(table, settings.codebook.sensors(), rows)?;
+    let coded = placed.into_iter().map(|placed| {
+        let coded = placed.encode(table, settings)?;
+        Ok((placed.rows, placed.placement, coded))
+    });
+    coded.collect()
+}
+
+/// Rows whose signals have been found.
+pub(super) struct Placed {
+    pub rows: RecordBatch,
+    pub placement: Placement,
+    cells: Cells,
+}
+
+impl Placed {
+    pub fn encode(&self, table: &Table, settings: &Settings) -> Result<CodedBlock> {
+        let sensors = self.placement.sensors.max(settings.codebook.sensors());
+        let groups = table.groups(sensors, settings.group_sensors);
+        block::encode(&settings.codebook, &groups, settings.bound, &self.cells)
+    }
+
+    /// The first signals as they were and as they come back, as doubles: NaN where there is no value.
+    pub fn round_trip(
+        &self,
+        table: &Table,
+        settings: &Settings,
+        most: usize,
+    ) -> Result<(Vec<f64>, Vec<f64>)> {
+        let width = self.placement.sensors;
+        let count = most.min(self.placement.signals()) * width;
+        let cells = Cells {
+            sensors: width,
+            raw: self.cells.raw[..count].to_vec(),
+            state: self.cells.state[..count].to_vec(),
+        };
+        let groups = table.groups(width.max(settings.codebook.sensors()), settings.group_sensors);
+        let coded = block::encode(&settings.codebook, &groups, settings.bound, &cells)?;
+        let (mut original, mut decoded) = (vec![f64::NAN; count], vec![f64::NAN; count]);
+        for (group, bytes) in groups.iter().zip(&coded.groups) {
+            let part = gather(&cells, group);
+            let back = block::decode(&settings.codebook, group, &coded.codes, bytes, &part.state)?;
+            let number = group.number()?;
+            for (i, _) in part.state.iter().enumerate().filter(|(_, state)| **state == Cell::Value) {
+                let (signal, column) = (i / part.sensors, i % part.sensors);
+                let place = signal * width + group.sensors[column];
+                original[place] = number.to_f64(part.raw[i]);
+                decoded[place] = number.to_f64(back.raw[i]);
+            }
+        }
+        Ok((original, decoded))
+    }
+}
+
+/// Finds the signals of rows, in two halves where they have too many cells for one block.
+pub(super) fn place_rows(table: &Table, sensors: usize, rows: RecordBatch) -> Result<Vec<Placed>> {
     let length = matches!(table.layout, Layout::List { .. }).then_some(sensors);
     let placement = table.place_rows(&rows, length)?;
     let count = rows.num_rows();
     if placement.signals().saturating_mul(placement.sensors) > MOST_CELLS && count > 1 {
         drop(placement);
-        let mut coded = code_rows(table, settings, rows.slice(0, count / 2))?;
-        coded.extend(code_rows(table, settings, rows.slice(count / 2, count - count / 2))?);
-        return Ok(coded);
+        let mut placed = place_rows(table, sensors, rows.slice(0, count / 2))?;
+        placed.extend(place_rows(table, sensors, rows.slice(count / 2, count - count / 2))?);
+        return Ok(placed);
     }
     let cells = table.cells(&rows, &placement)?;
-    let groups = table.groups(placement.sensors.max(sensors), settings.group_sensors);
-    let coded = block::encode(&settings.codebook, &groups, settings.bound, &cells)?;
-    Ok(vec![(rows, placement, coded)])
+    Ok(vec![Placed { rows, placement, cells }])
 }
 
-fn block_rows(table: &Table, sensors: usize) -> usize {
+pub(super) fn block_rows(table: &Table, sensors: usize) -> usize {
     match &table.layout {
         Layout::List { .. } | Layout::Wide { .. } => {
             (BLOCK_VALUES / sensors.max(1)).clamp(FEWEST_BLOCK_ROWS, MOST_BLOCK_ROWS)
@@ -283,7 +439,7 @@ fn other_columns(found: &SchemaRef, expected: &SchemaRef) -> String {
 }
 
 /// Codes must save a twentieth: a table that is stored as it was is simpler to read.
-fn worthwhile(bytes: u64) -> u64 {
+pub(super) fn worthwhile(bytes: u64) -> u64 {
     bytes - bytes / 20
 }
 

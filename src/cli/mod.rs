@@ -37,6 +37,8 @@ struct Arguments {
 enum Command {
     /// Run SQL with all sparse_ functions; files are tables: FROM 'x.parquet'
     Sql(sql::SqlArguments),
+    /// Predict what compressing Parquet tables would give, and whether it pays
+    Estimate(archive::EstimateArguments),
     /// Compress Parquet tables into an archive, with a promise on the error of every value
     Compress(archive::CompressArguments),
     /// Turn an archive back into Parquet tables
@@ -69,6 +71,7 @@ pub fn main() -> ExitCode {
             arguments.remember_order(matches);
             runtime().and_then(|runtime| runtime.block_on(sql::run(arguments)))
         }
+        Command::Estimate(arguments) => on_runtime(arguments.run()),
         Command::Compress(arguments) => on_runtime(arguments.run()),
         Command::Decompress(arguments) => on_runtime(arguments.run()),
         Command::Verify(arguments) => on_runtime(arguments.run()),

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::parquet::arrow::ArrowWriter;
@@ -69,6 +69,19 @@ pub(super) fn parquet_bytes(batch: &RecordBatch) -> anyhow::Result<usize> {
     let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties))?;
     writer.write(batch)?;
     Ok(writer.into_inner()?.len())
+}
+
+/// Refuses an output that would only fail, or destroy an input, after the work is done.
+pub(super) fn check_text_output(path: Option<&Path>, inputs: &[String]) -> anyhow::Result<()> {
+    let Some(output) = path else { return Ok(()) };
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    ensure!(folder.is_dir(), "cannot write {}: {} is not a folder", output.display(), folder.display());
+    ensure!(!output.is_dir(), "cannot write {}: it is a folder", output.display());
+    let same = |path: &Path, input: &String| Path::new(input).canonicalize().is_ok_and(|input| input == path);
+    let is_input = output.canonicalize().is_ok_and(|path| inputs.iter().any(|input| same(&path, input)));
+    ensure!(!is_input, "{} is the table itself; name another output", output.display());
+    Ok(())
 }
 
 /// Writes a text to a file, whole or not at all, or to standard output.

@@ -14,3 +14,12 @@ pub(super) fn on_threads<T: Send>(count: usize, work: impl FnOnce() -> Result<T>
     let pool = rayon::ThreadPoolBuilder::new().num_threads(count).build();
     pool.context("cannot start the threads")?.install(work)
 }
+
+/// Makes all work of this process use so many threads; gives their number.
+pub(super) fn limit_threads(asked: Option<usize>) -> Result<usize> {
+    if let Some(threads) = asked {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+        pool.context("cannot set the number of threads")?;
+    }
+    Ok(thread_count(asked))
+}

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
 use super::{ColumnarError, Result};
-use crate::math::{Dictionary, Round, Training, kernels};
+use crate::math::{Choice, Dictionary, Round, Selection, Training, kernels};
 
 /// The version that is written, and the latest that is read.
 pub const FORMAT_VERSION: u32 = 1;
@@ -48,6 +48,21 @@ struct TrainingRecord {
     converged: bool,
     /// Objective, nonzeros, reseeded atoms of each round.
     history: Vec<(f64, u64, u32)>,
+    /// Only where parameters were chosen for a target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    selection: Option<SelectionRecord>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SelectionRecord {
+    target: String,
+    met: bool,
+    rows_held_out: u64,
+    ratio: f64,
+    nmae: f64,
+    max_error: f64,
+    /// Atoms, kernel, sigma, lambda, bytes, NMAE and largest error of each choice.
+    tried: Vec<(u64, String, Option<f64>, f64, u64, f64, f64)>,
 }
 
 /// Writes a dictionary.
@@ -134,6 +149,44 @@ fn record(training: &Training) -> TrainingRecord {
         rows_sampled: training.rows_sampled,
         converged: training.converged,
         history,
+        selection: training.selection.as_ref().map(selection_record),
+    }
+}
+
+fn selection_record(selection: &Selection) -> SelectionRecord {
+    let tried = selection
+        .tried
+        .iter()
+        .map(|c| (c.atoms, c.kernel.clone(), c.sigma, c.lambda, c.bytes, c.nmae, c.max_error));
+    SelectionRecord {
+        target: selection.target.clone(),
+        met: selection.met,
+        rows_held_out: selection.rows_held_out,
+        ratio: selection.ratio,
+        nmae: selection.nmae,
+        max_error: selection.max_error,
+        tried: tried.collect(),
+    }
+}
+
+fn selection(record: SelectionRecord) -> Selection {
+    let choice = |(atoms, kernel, sigma, lambda, bytes, nmae, max_error)| Choice {
+        atoms,
+        kernel,
+        sigma,
+        lambda,
+        bytes,
+        nmae,
+        max_error,
+    };
+    Selection {
+        target: record.target,
+        met: record.met,
+        rows_held_out: record.rows_held_out,
+        ratio: record.ratio,
+        nmae: record.nmae,
+        max_error: record.max_error,
+        tried: record.tried.into_iter().map(choice).collect(),
     }
 }
 
@@ -148,5 +201,6 @@ fn training(record: TrainingRecord) -> Training {
         rows_sampled: record.rows_sampled,
         converged: record.converged,
         history: record.history.into_iter().map(round).collect(),
+        selection: record.selection.map(selection),
     }
 }

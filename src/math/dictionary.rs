@@ -34,6 +34,46 @@ pub struct Training {
     pub history: Vec<Round>,
     /// Whether learning settled before its last round.
     pub converged: bool,
+    /// How parameters were chosen, where that was asked for.
+    pub selection: Option<Selection>,
+}
+
+/// How parameters were chosen for a target, and what vectors that were held out say about the choice.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Selection {
+    /// The target, as text.
+    pub target: String,
+    /// Whether it was reached.
+    pub met: bool,
+    /// Vectors that were held out.
+    pub rows_held_out: u64,
+    /// Bytes of the vectors as doubles over those of codes and dictionary.
+    pub ratio: f64,
+    /// Mean absolute error over mean absolute value.
+    pub nmae: f64,
+    /// The largest error.
+    pub max_error: f64,
+    /// What was tried, in order.
+    pub tried: Vec<Choice>,
+}
+
+/// One choice of parameters and what it leads to.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Choice {
+    /// Atoms asked for.
+    pub atoms: u64,
+    /// The kernel.
+    pub kernel: String,
+    /// Its width, where it has one.
+    pub sigma: Option<f64>,
+    /// The penalty.
+    pub lambda: f64,
+    /// Bytes of all codes and the dictionary.
+    pub bytes: u64,
+    /// Mean absolute error over mean absolute value.
+    pub nmae: f64,
+    /// The largest error.
+    pub max_error: f64,
 }
 
 impl Training {

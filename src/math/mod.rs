@@ -23,13 +23,14 @@ mod prepared;
 mod product;
 mod ridge;
 mod sample;
+pub mod search;
 mod signals;
 mod sums;
 pub mod synthetic;
 
 pub use coders::{Code, Coder, CoderOptions, Codes, ExitReason, SignalReport};
 pub use decoders::Decoder;
-pub use dictionary::{Dictionary, Round, Training};
+pub use dictionary::{Choice, Dictionary, Round, Selection, Training};
 pub use error::MathError;
 pub use kernels::Kernel;
 pub use learners::{Learner, LearnerOptions, Observer, Progress};

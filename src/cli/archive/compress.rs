@@ -7,11 +7,11 @@ use clap::Args;
 
 use super::super::parse::parse_count;
 use super::super::report::{Report, ReportFormat};
+use super::super::threads::limit_threads;
+use super::arguments::{LayoutArguments, LearnArguments};
 use super::paths::{inputs, local_path, local_store, open, publish, recover, staging, store_path};
 use super::progress::JobBar;
-use crate::archive::{
-    ArchiveError, Bound, Job, JobReport, LayoutRequest, LearnSettings, compress, read_dictionary,
-};
+use crate::archive::{ArchiveError, Bound, Job, JobReport, Target, compress, read_dictionary};
 use crate::math::Dictionary;
 
 #[derive(Debug, Args)]
@@ -22,18 +22,14 @@ pub(in crate::cli) struct CompressArguments {
     /// The archive to make: a folder
     #[arg(short, long, value_name = "ARCHIVE")]
     output: String,
-    /// The column of vectors, or of numbers with --window [default: the only column of lists]
-    #[arg(long, conflicts_with_all = ["columns", "long"])]
-    column: Option<String>,
-    /// A column per sensor: names or patterns such as 's*', separated by commas
-    #[arg(long, conflicts_with_all = ["long", "window"])]
-    columns: Option<String>,
-    /// A row per time and series: the columns time,series,value
-    #[arg(long)]
-    long: Option<String>,
-    /// Cut series into windows of this many values; with --long, of each series
-    #[arg(long, value_parser = parse_count::<1_000_000>)]
-    window: Option<usize>,
+    #[command(flatten)]
+    layout: LayoutArguments,
+    /// Choose everything so that the mean error is at most this share of the mean absolute value
+    #[arg(long, value_name = "E", allow_negative_numbers = true, conflicts_with_all = ["target_ratio", "max_error", "max_relative_error", "lossless", "dictionary"])]
+    target_nmae: Option<f64>,
+    /// Choose everything so that the archive takes so many times fewer bytes than the values in memory
+    #[arg(long, value_name = "R", allow_negative_numbers = true, conflicts_with_all = ["max_error", "max_relative_error", "lossless", "dictionary"])]
+    target_ratio: Option<f64>,
     /// Promise that no value is off by more than this
     #[arg(long, value_name = "E", allow_negative_numbers = true, conflicts_with_all = ["max_relative_error", "lossless"])]
     max_error: Option<f64>,
@@ -46,21 +42,8 @@ pub(in crate::cli) struct CompressArguments {
     /// A dictionary made by sparse_train, in the column `dictionary` of a Parquet file [default: learned]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["atoms", "kernel", "sigma"])]
     dictionary: Option<String>,
-    /// Atoms to learn [default: by the number of signals, at most 64]
-    #[arg(long, value_parser = parse_count::<8192>)]
-    atoms: Option<usize>,
-    /// Kernel that signals are compared with [default: rbf]
-    #[arg(long)]
-    kernel: Option<String>,
-    /// Width of the RBF kernel [default: median distance]
-    #[arg(long, allow_negative_numbers = true)]
-    sigma: Option<f64>,
-    /// Penalty on weights [default: 0.2]
-    #[arg(long, allow_negative_numbers = true)]
-    lambda: Option<f64>,
-    /// Seed of the sample that is learned from
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
+    #[command(flatten)]
+    learn: LearnArguments,
     /// Replace an archive that is there, once the new one is whole
     #[arg(long)]
     overwrite: bool,
@@ -81,6 +64,9 @@ pub(in crate::cli) struct AppendArguments {
 
 #[derive(Debug, Args)]
 struct Running {
+    /// Learn another dictionary where data is no longer like what was learned from
+    #[arg(long)]
+    retrain_on_drift: bool,
     /// Threads to use [default: all cores]
     #[arg(long, value_parser = parse_count::<1024>)]
     threads: Option<usize>,
@@ -89,23 +75,7 @@ struct Running {
     format: ReportFormat,
 }
 
-impl Running {
-    fn threads(&self) -> Result<usize> {
-        if let Some(threads) = self.threads {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
-            pool.context("cannot set the number of threads")?;
-            return Ok(threads);
-        }
-        Ok(std::thread::available_parallelism().map_or(1, usize::from))
-    }
-}
-
 impl CompressArguments {
-    fn layout(&self) -> Result<LayoutRequest> {
-        let (column, columns) = (self.column.as_deref(), self.columns.as_deref());
-        Ok(LayoutRequest::from_options(column, columns, self.long.as_deref(), self.window)?)
-    }
-
     fn bound(&self) -> Result<Bound> {
         Ok(Bound::from_options(self.max_error, self.max_relative_error, self.lossless)?)
     }
@@ -122,22 +92,18 @@ impl CompressArguments {
         }
         let inputs = inputs(&self.inputs)?;
         let job = Job {
-            layout: self.layout()?,
+            layout: self.layout.request()?,
             bound: self.bound()?,
+            target: Target::from_options(self.target_nmae, self.target_ratio)?,
             dictionary: self
                 .dictionary
                 .as_deref()
-                .map(|path| given_dictionary(path, self.lambda))
+                .map(|path| given_dictionary(path, self.learn.lambda))
                 .transpose()?,
-            learn: LearnSettings {
-                atoms: self.atoms,
-                kernel: self.kernel.clone(),
-                sigma: self.sigma,
-                lambda: self.lambda,
-                seed: self.seed,
-            },
-            threads: self.running.threads()?,
+            learn: self.learn.settings(),
+            threads: limit_threads(self.running.threads)?,
             resume: true,
+            retrain_on_drift: self.running.retrain_on_drift,
         };
         let staging = staging(&target)?;
         recover(&target)?;
@@ -174,7 +140,8 @@ impl CompressArguments {
 
 impl AppendArguments {
     pub async fn run(&self) -> Result<()> {
-        let job = Job { threads: self.running.threads()?, ..Job::default() };
+        let retrain_on_drift = self.running.retrain_on_drift;
+        let job = Job { threads: limit_threads(self.running.threads)?, retrain_on_drift, ..Job::default() };
         let archive = open(&self.archive).await?;
         let bar = JobBar::new();
         let result = archive.append(&inputs(&self.inputs)?, &job, bar.as_ref()).await;
@@ -247,6 +214,7 @@ fn print(report: &JobReport, archive: &crate::archive::Archive, format: ReportFo
         report.files.iter().filter(|file| file.stored.is_some()).map(|file| file.path.as_str()).collect();
     let mut printed = Report::default();
     printed.add("layout", serde_json::to_value(archive.layout())?);
+    printed.add("target", serde_json::to_value(archive.target())?);
     printed.add("bound", serde_json::to_value(archive.bound())?);
     printed.add("files", report.files.len());
     printed.add("resumed", report.resumed);
@@ -258,10 +226,14 @@ fn print(report: &JobReport, archive: &crate::archive::Archive, format: ReportFo
     printed.add("archive_bytes", archive.total_bytes());
     printed.add("ratio_to_input_files", input as f64 / (output + report.dictionary_bytes).max(1) as f64);
     printed.add("stored_as_they_were", stored);
+    if let Some(kept) = archive.kept() {
+        printed.add("does_not_pay", kept);
+    }
     let error = archive.error();
     printed.add("max_error", error.max);
     printed.add("nmae", error.nmae);
     printed.add("nrmse", error.nrmse);
+    printed.add("drift", serde_json::to_value(&report.drift)?);
     printed.print(format)
 }
 

@@ -105,8 +105,8 @@ async fn write(archive: &Archive, entry: &FileEntry, output: &mut ParquetOutput<
     let columns: Vec<usize> = (0..file.schema.fields().len()).collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let decoded = futures::stream::iter(0..file.row_groups()).map(|row_group| {
-        let (file, columns, codebook) = (file.clone(), columns.clone(), archive.codebook().clone());
-        async move { tokio::spawn(async move { file.read(&codebook, row_group, &columns).await }).await }
+        let (file, columns) = (file.clone(), columns.clone());
+        async move { tokio::spawn(async move { file.read(row_group, &columns).await }).await }
     });
     let mut decoded = std::pin::pin!(decoded.buffered(threads));
     let mut rows = 0;

@@ -1,7 +1,10 @@
-//! `sparrow compress`, `decompress`, `verify`, `inspect` and `append`.
+//! `sparrow estimate`, `compress`, `decompress`, `verify`, `inspect` and `append`.
 
+mod arguments;
 mod compress;
 mod decompress;
+mod estimate;
+mod estimate_page;
 mod inspect;
 mod paths;
 mod progress;
@@ -9,5 +12,6 @@ mod verify;
 
 pub(super) use compress::{AppendArguments, CompressArguments};
 pub(super) use decompress::DecompressArguments;
+pub(super) use estimate::EstimateArguments;
 pub(super) use inspect::InspectArguments;
 pub(super) use verify::VerifyArguments;

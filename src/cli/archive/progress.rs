@@ -6,7 +6,7 @@ use std::sync::Arc;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::super::progress::TrainingProgress;
-use crate::archive::{ArchiveError, JobObserver, JobProgress};
+use crate::archive::{ArchiveError, Drift, JobObserver, JobProgress};
 use crate::math::{Observer, Progress};
 
 /// Shows rows, MB/s, the ratio so far and the time left on stderr if that is a terminal.
@@ -54,6 +54,27 @@ impl JobObserver for JobBar {
 
     fn on_failure(&self, file: &str, error: &ArchiveError) {
         self.bar.suspend(|| eprintln!("error: {file}: {error}"));
+    }
+
+    fn on_drift(&self, drift: &Drift) {
+        let since = match &drift.since {
+            Some(time) => format!("row {} ({time})", drift.since_row),
+            None => format!("row {}", drift.since_row),
+        };
+        let done = match drift.generation {
+            Some(number) => format!("it was compressed with dictionary {number}, learned from here on"),
+            None => "--retrain-on-drift learns another dictionary".to_string(),
+        };
+        self.bar.suspend(|| {
+            eprintln!(
+                "warning: {}: data has drifted since {since}: codes leave {:.2} % of the values, learning promised {:.2} % and \
+                 at most {:.2} %; {done}",
+                drift.file,
+                100.0 * drift.left,
+                100.0 * drift.promised,
+                100.0 * drift.limit
+            );
+        });
     }
 
     fn is_cancelled(&self) -> bool {

@@ -7,11 +7,12 @@ mod report;
 mod search;
 mod trial;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 
+use super::output::check_text_output;
 use super::parse::{parse_count, parse_positive};
 use crate::math::coders;
 use crate::math::metrics::DEFAULT_NECR_TOLERANCE;
@@ -95,7 +96,7 @@ fn known_coder(name: &str) -> std::result::Result<String, String> {
 
 impl EvaluateArguments {
     pub async fn run(&self) -> Result<()> {
-        self.check_output()?;
+        check_text_output(self.output.as_deref(), std::slice::from_ref(&self.table))?;
         let settings = self.settings();
         let tables = Tables::read(self).await?;
         let trials = (0..self.seeds as u64).map(|seed| {
@@ -117,20 +118,5 @@ impl EvaluateArguments {
         }
         let ratios = if self.cr.is_empty() { &DEFAULT_RATIOS[..] } else { &self.cr };
         ratios.iter().map(|ratio| Setting::Ratio(*ratio)).collect()
-    }
-
-    /// Refuses an output that would only fail, or destroy the table, after the work is done.
-    fn check_output(&self) -> Result<()> {
-        let Some(output) = &self.output else { return Ok(()) };
-        let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        ensure!(folder.is_dir(), "cannot write {}: {} is not a folder", output.display(), folder.display());
-        ensure!(!output.is_dir(), "cannot write {}: it is a folder", output.display());
-        let same = output
-            .canonicalize()
-            .ok()
-            .is_some_and(|path| Path::new(&self.table).canonicalize().ok() == Some(path));
-        ensure!(!same, "{} is the table itself; name another output", output.display());
-        Ok(())
     }
 }

@@ -8,6 +8,7 @@ mod kscdl;
 mod options;
 mod scdl;
 mod step;
+mod targets;
 
 use std::fmt::Debug;
 use std::ops::ControlFlow;
@@ -123,9 +124,50 @@ pub fn learn(
     if sample.is_empty() {
         return Ok(None);
     }
+    if let Some(target) = options.target() {
+        let learned = targets::learn_for(target, sample, options, observer)?;
+        let atoms = learned.len();
+        return recorded(learned, sample, options.seed(), atoms).map(Some);
+    }
     let task = options.task(sample)?;
     let learned = by_name(options.learner())?.learn(&task, observer)?;
     recorded(learned, sample, options.seed(), options.atoms()).map(Some)
+}
+
+/// What parameters are chosen for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Target {
+    /// A mean absolute error of at most this share of the mean absolute value.
+    Nmae(f64),
+    /// So many times fewer bytes than the vectors have as doubles, the dictionary's included.
+    Ratio(f64),
+    /// No element off by more than this, on vectors that were held out.
+    MaxError(f64),
+}
+
+impl Target {
+    fn checked(self) -> Result<Self> {
+        let (name, value, requirement, fits): (_, _, _, fn(f64) -> bool) = match self {
+            Self::Nmae(value) => ("target_nmae", value, "between 0 and 1", |v| v > 0.0 && v < 1.0),
+            Self::Ratio(value) => ("target_ratio", value, "greater than 1", |v| v > 1.0 && v.is_finite()),
+            Self::MaxError(value) => ("max_error", value, "greater than 0", |v| v > 0.0 && v.is_finite()),
+        };
+        if fits(value) {
+            Ok(self)
+        } else {
+            Err(MathError::Parameter { name, value: value.to_string(), requirement })
+        }
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Nmae(value) => write!(f, "target_nmae {value}"),
+            Self::Ratio(value) => write!(f, "target_ratio {value}"),
+            Self::MaxError(value) => write!(f, "max_error {value}"),
+        }
+    }
 }
 
 /// Goes on learning from a dictionary with a sample of other signals: its kernel, its learner and, unless

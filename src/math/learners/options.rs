@@ -1,6 +1,8 @@
 //! What users may set about learning, and the defaults taken from the data for the rest.
 
-use super::{Start, Task, check_kernel};
+use std::sync::Arc;
+
+use super::{Start, Target, Task, check_kernel};
 use crate::math::coders::at_least_one;
 use crate::math::signals::dot;
 use crate::math::{Dictionary, Kernel, MathError, Positive, Result, Sample, Signals, kernels, learners};
@@ -8,7 +10,8 @@ use crate::math::{Dictionary, Kernel, MathError, Positive, Result, Sample, Signa
 /// Checked options of learning; what is not set follows from the sample.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LearnerOptions {
-    atoms: usize,
+    atoms: Option<usize>,
+    target: Option<Target>,
     kernel: Option<String>,
     sigma: Option<f64>,
     degree: Option<f64>,
@@ -24,7 +27,8 @@ pub struct LearnerOptions {
 impl Default for LearnerOptions {
     fn default() -> Self {
         Self {
-            atoms: Self::DEFAULT_ATOMS,
+            atoms: None,
+            target: None,
             kernel: None,
             sigma: None,
             degree: None,
@@ -56,7 +60,7 @@ impl LearnerOptions {
 
     /// Sets the number of atoms.
     pub fn with_atoms(mut self, atoms: usize) -> Result<Self> {
-        self.atoms = at_least_one("atoms", atoms)?;
+        self.atoms = Some(at_least_one("atoms", atoms)?);
         if atoms > Dictionary::MOST_ATOMS {
             let value = atoms.to_string();
             return Err(MathError::Parameter { name: "atoms", value, requirement: "at most 8192" });
@@ -127,9 +131,37 @@ impl LearnerOptions {
         self
     }
 
+    /// Sets what atoms, kernel and penalty are chosen for where they are not set.
+    pub fn with_target(mut self, target: Target) -> Result<Self> {
+        self.target = Some(target.checked()?);
+        Ok(self)
+    }
+
     /// Atoms asked for.
     pub fn atoms(&self) -> usize {
+        self.atoms.unwrap_or(Self::DEFAULT_ATOMS)
+    }
+
+    /// Atoms, where they are set.
+    pub(super) fn set_atoms(&self) -> Option<usize> {
         self.atoms
+    }
+
+    /// What parameters are chosen for.
+    pub fn target(&self) -> Option<Target> {
+        self.target
+    }
+
+    pub(super) fn is_lambda_set(&self) -> bool {
+        self.lambda.is_some()
+    }
+
+    pub(super) fn max_rounds(&self) -> usize {
+        self.max_rounds
+    }
+
+    pub(super) fn tolerance(&self) -> f64 {
+        self.tolerance.get()
     }
 
     /// The learner's name.
@@ -158,13 +190,33 @@ impl LearnerOptions {
 
     /// The kernel for these signals: the width of RBF, where it is not set, is the median distance
     /// between signals.
-    pub fn kernel(&self, signals: &Signals<'_>) -> Result<std::sync::Arc<dyn Kernel>> {
+    pub fn kernel(&self, signals: &Signals<'_>) -> Result<Arc<dyn Kernel>> {
         kernels::build(self.kernel_name()?, &|name| match name {
             "sigma" => Some(self.sigma.unwrap_or_else(|| median_distance(signals))),
             "degree" => self.degree,
             "constant" => self.constant,
             _ => None,
         })
+    }
+
+    /// The kernels to choose from: the one that is set; else RBF of several widths, and linear where the
+    /// learner leaves that open.
+    pub(super) fn widths(&self, signals: &Signals<'_>) -> Result<Widths> {
+        let set = self.kernel(signals)?;
+        if self.sigma.is_some() || set.name() != "rbf" {
+            return Ok(Widths { kernels: vec![set], first: 0 });
+        }
+        let median =
+            set.parameters().iter().find(|(name, _)| *name == "sigma").map_or(1.0, |(_, sigma)| *sigma);
+        let mut kernels: Vec<Arc<dyn Kernel>> = Vec::new();
+        if self.kernel.is_none() {
+            kernels.push(kernels::build("linear", &|_| None)?);
+        }
+        let first = kernels.len() + 1;
+        for multiple in [2.0, 1.0, 0.5] {
+            kernels.push(kernels::build("rbf", &|name| (name == "sigma").then_some(multiple * median))?);
+        }
+        Ok(Widths { kernels, first })
     }
 
     /// The penalty for these signals.
@@ -187,7 +239,7 @@ impl LearnerOptions {
         let kernel = self.kernel(&signals)?;
         let lambda = self.lambda(kernel.as_ref(), &signals);
         Ok(Task {
-            start: Start::Signals(self.atoms.min(signals.len())),
+            start: Start::Signals(self.atoms().min(signals.len())),
             counts: sample.counts().into_iter().map(|count| count as f64).collect(),
             kernel,
             lambda,
@@ -218,8 +270,33 @@ impl LearnerOptions {
     /// Bytes that learning will need besides the sample, for vectors of this length: the centred
     /// sample, the gram matrix, its successor and the half that this is made from, atoms and gradients.
     pub fn workspace(&self, dim: usize, sampled: usize) -> usize {
-        let atoms = self.atoms.min(sampled);
+        let atoms = match self.target {
+            // The most that are tried, in both halves of the search.
+            Some(_) => self.atoms.unwrap_or(2 * Self::DEFAULT_ATOMS * 8).min(sampled),
+            None => self.atoms().min(sampled),
+        };
         8 * (sampled * dim + 3 * atoms * atoms + 8 * atoms * dim)
+    }
+}
+
+/// Kernels to choose from, in an order in which neighbours are alike.
+pub(super) struct Widths {
+    kernels: Vec<Arc<dyn Kernel>>,
+    first: usize,
+}
+
+impl Widths {
+    pub fn len(&self) -> usize {
+        self.kernels.len()
+    }
+
+    /// The first one to try.
+    pub fn first(&self) -> usize {
+        self.first
+    }
+
+    pub fn kernel(&self, rung: usize) -> Arc<dyn Kernel> {
+        self.kernels[rung].clone()
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::common::{Result, ScalarValue, internal_err, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Documentation, Signature};
@@ -13,6 +13,7 @@ use super::sampling::VectorSample;
 use super::state::options;
 use super::watcher::Watcher;
 use crate::columnar::{dictionary_to_bytes, vector_type};
+use crate::math::learners::Target;
 use crate::math::{LearnerOptions, Observer, learners};
 use crate::sql::arguments::{check_vector, dictionary_field};
 use crate::sql::documentation::{document, signature};
@@ -32,6 +33,9 @@ const OPTIONS: Known = &[
     ("tolerance", Kind::Number),
     ("sample", Kind::Count),
     ("seed", Kind::Count),
+    ("target_nmae", Kind::Number),
+    ("target_ratio", Kind::Number),
+    ("max_error", Kind::Number),
 ];
 
 /// The function.
@@ -58,6 +62,7 @@ pub(super) fn learner_options(options: &Options) -> Result<LearnerOptions> {
         (options.number("sigma")?, options.number("lambda")?, options.number("tolerance")?);
     let (degree, constant) = (options.number("degree")?, options.number("constant")?);
     let seed = options.count("seed")?;
+    let target = target(options)?;
     let build = || -> crate::math::Result<LearnerOptions> {
         let mut learner_options = LearnerOptions::default().with_seed(seed.unwrap_or(0));
         if let Some(atoms) = atoms {
@@ -90,10 +95,29 @@ pub(super) fn learner_options(options: &Options) -> Result<LearnerOptions> {
         if let Some(sample) = sample {
             learner_options = learner_options.with_sample(sample)?;
         }
+        if let Some(target) = target {
+            learner_options = learner_options.with_target(target)?;
+        }
         learner_options.kernel_name()?;
         Ok(learner_options)
     };
     build().map_err(|error| option_error(options.function(), error))
+}
+
+/// What parameters are to be chosen for.
+fn target(options: &Options) -> Result<Option<Target>> {
+    let mut targets = Vec::new();
+    targets.extend(options.number("target_nmae")?.map(Target::Nmae));
+    targets.extend(options.number("target_ratio")?.map(Target::Ratio));
+    targets.extend(options.number("max_error")?.map(Target::MaxError));
+    match targets[..] {
+        [] => Ok(None),
+        [target] => Ok(Some(target)),
+        _ => plan_err!(
+            "{}: only one of target_nmae, target_ratio and max_error can be given",
+            options.function()
+        ),
+    }
 }
 
 impl AggregateUDFImpl for Train {
@@ -172,13 +196,13 @@ impl Accumulator for TrainAccumulator {
 static DOCUMENTATION: LazyLock<Documentation> = LazyLock::new(|| {
     document(
         "Learns a dictionary from a column of vectors: the same rows and seed give the same bytes, whatever their order. NULL vectors are ignored, vectors with missing elements skipped and counted. No usable row gives NULL.",
-        "sparse_train(v [, {atoms, kernel, sigma, degree, constant, lambda, learner, max_iter, tolerance, sample, seed}])",
+        "sparse_train(v [, {atoms, kernel, sigma, degree, constant, lambda, learner, max_iter, tolerance, sample, seed, target_nmae, target_ratio, max_error}])",
         "COPY (SELECT sparse_train(v, {atoms: 64, lambda: 0.05}) AS dictionary FROM 'x.parquet') TO 'd.parquet'",
         &[
             ("v", "A list of integers or floats; all rows of one length."),
             (
                 "options",
-                "atoms: how many (64, at most 8192); kernel: 'rbf' (default), 'linear' or 'polynomial'; sigma: width of rbf (default: the median distance between rows); degree, constant: of polynomial (2, 1); lambda: penalty on weights (default: 0.1 of the mean self-similarity); learner: 'kscdl' (default) or 'scdl', which learns linear dictionaries; max_iter: most rounds (30); tolerance: relative fall of the objective that ends learning (1e-3); sample: distinct rows learned from (4096); seed: of the sample (0).",
+                "atoms: how many (64, at most 8192); kernel: 'rbf' (default), 'linear' or 'polynomial'; sigma: width of rbf (default: the median distance between rows); degree, constant: of polynomial (2, 1); lambda: penalty on weights (default: 0.1 of the mean self-similarity); learner: 'kscdl' (default) or 'scdl', which learns linear dictionaries; max_iter: most rounds (30); tolerance: relative fall of the objective that ends learning (1e-3); sample: distinct rows learned from (4096); seed: of the sample (0). With one of target_nmae (mean absolute error over mean absolute value), target_ratio (bytes as doubles over bytes of codes and dictionary) and max_error (no element off by more), atoms, kernel, sigma and lambda are chosen where they are not set, on rows that were held out; sparse_dictionary_info tells how.",
             ),
         ],
     )

@@ -284,10 +284,9 @@ impl Reading {
         let own = file.schema.fields().len();
         let in_file: Vec<usize> = columns.iter().copied().filter(|column| *column < own).collect();
         self.bytes_read.add(file.bytes_to_read(row_group, &in_file).map_err(external)? as usize);
-        let codebook = self.plan.opened.archive.codebook();
         let timer = self.decode_time.timer();
         let busy = self.baseline.elapsed_compute().timer();
-        let read = file.read(codebook, row_group, &in_file).await;
+        let read = file.read(row_group, &in_file).await;
         timer.done();
         busy.done();
         let batch = read.map_err(|error| external(error.at(file.path.to_string())))?;

@@ -6,10 +6,12 @@ use std::str::FromStr;
 use datafusion::common::{Result, plan_datafusion_err, plan_err};
 use datafusion::error::DataFusionError;
 
-use crate::archive::{ArchiveError, Bound, Job, LayoutRequest, LearnSettings};
+use crate::archive::{ArchiveError, Bound, Job, LayoutRequest, LearnSettings, Target};
 
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 16] = [
     "dictionary",
+    "target_nmae",
+    "target_ratio",
     "max_error",
     "max_relative_error",
     "lossless",
@@ -55,10 +57,12 @@ pub(super) fn parse(options: &HashMap<String, String>) -> Result<Job> {
         lambda: number(&given, "lambda")?,
         seed: number(&given, "seed")?.unwrap_or(0),
     };
+    let target = Target::from_options(number(&given, "target_nmae")?, number(&given, "target_ratio")?);
+    let target = target.map_err(planning)?;
     let threads = number(&given, "threads")?;
     let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     // Rows that are inserted are not those of an insert that was stopped.
-    Ok(Job { layout, bound, dictionary: None, learn, threads, resume: false })
+    Ok(Job { layout, bound, target, learn, threads, resume: false, ..Job::default() })
 }
 
 fn number<T: FromStr>(given: &HashMap<&str, &str>, name: &str) -> Result<Option<T>> {

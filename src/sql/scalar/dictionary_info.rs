@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature,
 };
 
-use crate::math::{Dictionary, Training};
+use crate::math::{Choice, Dictionary, Selection, Training};
 use crate::sql::arguments::{check_dictionary, describe_dictionaries};
 use crate::sql::documentation::{document, signature};
 
@@ -39,6 +39,23 @@ fn round_fields() -> Fields {
     ])
 }
 
+fn choice_fields() -> Fields {
+    let field = |name: &str, data_type: DataType| Field::new(name, data_type, true);
+    Fields::from(vec![
+        field("atoms", DataType::UInt64),
+        field("kernel", DataType::Utf8),
+        field("sigma", DataType::Float64),
+        field("lambda", DataType::Float64),
+        field("bytes", DataType::UInt64),
+        field("nmae", DataType::Float64),
+        field("max_error", DataType::Float64),
+    ])
+}
+
+fn choice_field() -> FieldRef {
+    Arc::new(Field::new_list_field(DataType::Struct(choice_fields()), true))
+}
+
 fn round_field() -> FieldRef {
     Arc::new(Field::new_list_field(DataType::Struct(round_fields()), true))
 }
@@ -63,6 +80,13 @@ fn fields() -> Fields {
         field("converged", DataType::Boolean),
         field("objective", DataType::Float64),
         field("history", DataType::List(round_field())),
+        field("target", DataType::Utf8),
+        field("target_met", DataType::Boolean),
+        field("rows_held_out", DataType::UInt64),
+        field("held_out_ratio", DataType::Float64),
+        field("held_out_nmae", DataType::Float64),
+        field("held_out_max_error", DataType::Float64),
+        field("search", DataType::List(choice_field())),
         field("note", DataType::Utf8),
     ])
 }
@@ -99,6 +123,7 @@ fn info(dictionary: &Dictionary, rows: usize) -> Result<ArrayRef> {
     let parameters = dictionary.kernel().parameters();
     let parameter = |name: &str| parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
     let training = dictionary.training();
+    let selection = training.and_then(|training| training.selection.as_ref());
     let text = |value: Option<&str>| -> ArrayRef { Arc::new(StringArray::from(vec![value; rows])) };
     let number = |value: Option<f64>| -> ArrayRef { Arc::new(Float64Array::from(vec![value; rows])) };
     let count = |value: Option<u64>| -> ArrayRef { Arc::new(UInt64Array::from(vec![value; rows])) };
@@ -121,6 +146,13 @@ fn info(dictionary: &Dictionary, rows: usize) -> Result<ArrayRef> {
         Arc::new(BooleanArray::from(vec![training.map(|t| t.converged); rows])),
         number(training.map(Training::objective)),
         history(training, rows)?,
+        text(selection.map(|s| s.target.as_str())),
+        Arc::new(BooleanArray::from(vec![selection.map(|s| s.met); rows])),
+        count(selection.map(|s| s.rows_held_out)),
+        number(selection.map(|s| s.ratio)),
+        number(selection.map(|s| s.nmae)),
+        number(selection.map(|s| s.max_error)),
+        search(selection, rows)?,
         text(note.as_deref()),
     ];
     Ok(Arc::new(StructArray::try_new(fields(), columns, None)?))
@@ -139,7 +171,14 @@ fn note(dictionary: &Dictionary) -> Option<String> {
     let skipped = (training.rows_skipped > 0).then(|| {
         format!("{} rows with missing, non-finite or too large elements were left out", training.rows_skipped)
     });
-    let notes: Vec<String> = fewer.into_iter().chain(skipped).collect();
+    let missed = training.selection.as_ref().filter(|selection| !selection.met).map(|selection| {
+        format!(
+            "{} was not reached on rows that were held out: NMAE {:.4}, largest error {:.4}, ratio {:.1}; an archive keeps a \
+             bound whatever the dictionary",
+            selection.target, selection.nmae, selection.max_error, selection.ratio
+        )
+    });
+    let notes: Vec<String> = fewer.into_iter().chain(skipped).chain(missed).collect();
     (!notes.is_empty()).then(|| notes.join("; "))
 }
 
@@ -157,9 +196,31 @@ fn history(training: Option<&Training>, rows: usize) -> Result<ArrayRef> {
     Ok(Arc::new(ListArray::try_new(round_field(), offsets, Arc::new(rounds), None)?))
 }
 
+/// What was tried to reach a target.
+fn search(selection: Option<&Selection>, rows: usize) -> Result<ArrayRef> {
+    let tried = selection.map_or(&[][..], |selection| &selection.tried);
+    let each = tried.len();
+    let tried: Vec<&Choice> = std::iter::repeat_n(tried, rows).flatten().collect();
+    let numbers = |of: fn(&Choice) -> f64| -> ArrayRef {
+        Arc::new(Float64Array::from_iter_values(tried.iter().map(|choice| of(choice))))
+    };
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(UInt64Array::from_iter_values(tried.iter().map(|choice| choice.atoms))),
+        Arc::new(StringArray::from_iter_values(tried.iter().map(|choice| &choice.kernel))),
+        Arc::new(Float64Array::from_iter(tried.iter().map(|choice| choice.sigma))),
+        numbers(|choice| choice.lambda),
+        Arc::new(UInt64Array::from_iter_values(tried.iter().map(|choice| choice.bytes))),
+        numbers(|choice| choice.nmae),
+        numbers(|choice| choice.max_error),
+    ];
+    let choices = StructArray::try_new(choice_fields(), columns, None)?;
+    let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(each, rows));
+    Ok(Arc::new(ListArray::try_new(choice_field(), offsets, Arc::new(choices), None)?))
+}
+
 static DOCUMENTATION: LazyLock<Documentation> = LazyLock::new(|| {
     document(
-        "What is known about a dictionary: kernel and parameters, size, and how it was trained (rows seen, skipped and sampled, objective per round, whether it converged).",
+        "What is known about a dictionary: kernel and parameters, size, and how it was trained (rows seen, skipped and sampled, objective per round, whether it converged; what was tried for a target).",
         "sparse_dictionary_info(dictionary)",
         "SELECT sparse_dictionary_info(dictionary)['sigma'] FROM 'd.parquet'",
         &[("dictionary", "A dictionary made by sparse_train or sparse_dictionary.")],

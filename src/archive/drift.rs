@@ -1,0 +1,118 @@
+//! Whether data is still what a dictionary was learned from.
+//!
+//! Learning promises what codes leave of rows that were held out, as NMAE, and how far that may vary. A file
+//! whose codes leave more has drifted, whatever its residuals then mend: it needs more bytes, or is less exact.
+
+use serde::{Deserialize, Serialize};
+
+use super::block::Left;
+use super::trial::{Outcome, Trials};
+
+/// Files may deviate by so many standard deviations of parts of their size,
+const DEVIATIONS: f64 = 3.0;
+/// at least by this factor, and at most by that one.
+const NARROWEST: f64 = 1.25;
+const WIDEST: f64 = 3.0;
+
+/// What learning promises.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Promise {
+    /// What codes leave of values, as NMAE.
+    pub left: f64,
+    /// What they may leave of a file's values.
+    pub limit: f64,
+    /// The mean error of the archive.
+    pub nmae: f64,
+    /// The mean error of rows that were held out.
+    pub held_out_nmae: f64,
+}
+
+/// A file that a dictionary no longer fits.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Drift {
+    /// The file.
+    pub file: String,
+    /// What its codes leave, as NMAE.
+    pub left: f64,
+    /// What was promised, and what would have been within the band.
+    pub promised: f64,
+    /// The end of the band.
+    pub limit: f64,
+    /// The row of the file from which on it is so.
+    pub since_row: u64,
+    /// The time of that row, where the table has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// The dictionary that was learned for it instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u32>,
+}
+
+impl Promise {
+    pub(super) fn new(outcome: &Outcome, trials: &Trials) -> Self {
+        let mut all = Left::default();
+        outcome.left.iter().for_each(|left| all.merge(left));
+        let file_chunks = trials.signals / trials.files.max(1) / super::block::CHUNK as u64;
+        let part = (file_chunks as usize).clamp(1, (outcome.left.len() / 4).max(1));
+        let shares: Vec<f64> = outcome
+            .left
+            .chunks(part)
+            .map(|chunks| {
+                let mut sum = Left::default();
+                chunks.iter().for_each(|left| sum.merge(left));
+                sum.share()
+            })
+            .collect();
+        let left = all.share();
+        let count = shares.len().max(1) as f64;
+        let deviation = (shares.iter().map(|share| (share - left).powi(2)).sum::<f64>() / count).sqrt();
+        let limit = (left + DEVIATIONS * deviation).clamp(NARROWEST * left, WIDEST * left);
+        Self { left, limit, nmae: outcome.nmae(), held_out_nmae: outcome.held_out.nmae() }
+    }
+}
+
+/// Follows what codes leave of a file. The change is taken to be where the sum of what exceeds the limit was lowest.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    all: Left,
+    sum: f64,
+    lowest: f64,
+    /// Where the part after the lowest sum begins.
+    since: (u64, Option<String>),
+    waiting: bool,
+}
+
+impl Watch {
+    /// Adds some signals; `place` says where they begin.
+    pub fn add(&mut self, left: &Left, limit: f64, place: impl FnOnce() -> (u64, Option<String>)) {
+        if std::mem::take(&mut self.waiting) || self.all == Left::default() {
+            self.since = place();
+        }
+        self.all.merge(left);
+        self.sum += left.error - limit * left.value;
+        if self.sum < self.lowest {
+            self.lowest = self.sum;
+            self.waiting = true;
+        }
+    }
+
+    /// What codes leave of the file.
+    pub fn left(&self) -> Left {
+        self.all
+    }
+
+    /// Whether the file has left the band.
+    pub fn drift(&self, file: &str, promise: &Promise) -> Option<Drift> {
+        let left = self.all.share();
+        let (since_row, since) = self.since.clone();
+        (left > promise.limit).then(|| Drift {
+            file: file.to_string(),
+            left,
+            promised: promise.left,
+            limit: promise.limit,
+            since_row,
+            since,
+            generation: None,
+        })
+    }
+}

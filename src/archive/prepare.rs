@@ -1,0 +1,137 @@
+//! What must be known before files can be coded: a dictionary, a bound, and whether it pays.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+
+use super::choose::{Chooser, Target};
+use super::codebook::Codebook;
+use super::data_file_writer::Settings;
+use super::dictionary_file::{self, Description};
+use super::drift::Promise;
+use super::layout::{Layout, Table};
+use super::learn::{LearnSettings, Material, given};
+use super::manifest::{DictionaryEntry, hash_of};
+use super::opened::Generation;
+use super::quantiser::Bound;
+use super::sampled::look_at;
+use super::source::Source;
+use super::trial::{Effort, Trials};
+use super::{ArchiveError, Result};
+use crate::math::{Dictionary, Observer};
+
+/// What a dictionary is learned for.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Request {
+    pub bound: Bound,
+    pub target: Option<Target>,
+    pub learn: LearnSettings,
+}
+
+/// Learns a dictionary from tables, with all that is not set chosen.
+pub(super) async fn learn(
+    table: &Table,
+    sources: &[&Source],
+    request: &Request,
+    group_sensors: usize,
+    observer: &dyn Observer,
+) -> Result<Generation> {
+    let sampled = look_at(table, sources, 1.0).await?;
+    let material = Material::new(table, &sampled.learned, &sampled.blocks)?;
+    let trials = Trials::new(&material, &sampled);
+    // A bound is kept whatever a dictionary is worth; without one there is nothing else.
+    let kept = match request.bound {
+        Bound::None => {
+            let held_out = Trials::on_held_out(&material, &sampled);
+            Chooser::new(&material, &held_out, &request.learn, group_sensors, observer).verdict()?
+        }
+        _ => None,
+    };
+    drop(sampled);
+    let mut chooser = Chooser::new(&material, &trials, &request.learn, group_sensors, observer);
+    let (codebook, bound, promise, search) = match (&kept, request.target) {
+        (Some(_), _) => (Arc::new(material.blank(request.bound)?), request.bound, None, Vec::new()),
+        (None, Some(target)) => {
+            let chosen = chooser.for_target(target)?;
+            (chosen.codebook, chosen.bound, Some(chosen.promise), chosen.tried)
+        }
+        (None, None) => {
+            let chosen = chooser.for_bound(request.bound)?;
+            (chosen.codebook, chosen.bound, Some(chosen.promise), chosen.tried)
+        }
+    };
+    let series = material.table.series.clone();
+    let signals = material.signals() as u64;
+    let mut description = Description::new(&codebook, table.layout.clone(), series, bound, signals);
+    description.target = request.target;
+    description.learn = request.learn.clone();
+    description.promise = promise;
+    description.kept = kept;
+    // A search of one choice tells nothing.
+    description.search = if search.len() > 1 { search } else { Vec::new() };
+    Ok(Generation { codebook, description })
+}
+
+/// Takes over a dictionary that was given; what it promises is seen on the first table.
+pub(super) async fn take_over(
+    table: &Table,
+    sources: &[&Source],
+    dictionary: &Dictionary,
+    request: &Request,
+    group_sensors: usize,
+) -> Result<Generation> {
+    if matches!(table.layout, Layout::Long { .. }) {
+        return Err(ArchiveError::layout(
+            "a dictionary does not know which series its sensors are; leave --dictionary out with --long",
+        ));
+    }
+    if request.target.is_some() {
+        return Err(ArchiveError::layout(
+            "a target is what a dictionary is chosen for; leave --dictionary out",
+        ));
+    }
+    let codebook = Arc::new(given(dictionary, request.bound)?);
+    let mut description = Description::new(&codebook, table.layout.clone(), Vec::new(), request.bound, 0);
+    let sampled = look_at(table, &sources[..sources.len().min(1)], 1.0).await?;
+    let material = Material::new(table, &[], &sampled.blocks)?;
+    if material.sensors == codebook.sensors() && !sampled.blocks.is_empty() {
+        let trials = Trials::new(&material, &sampled);
+        let settings = Settings { codebook: codebook.clone(), bound: request.bound, group_sensors };
+        let outcome = trials.run(&settings, 0, Effort::Full)?;
+        description.promise = Some(Promise::new(&outcome, &trials));
+    }
+    Ok(Generation { codebook, description })
+}
+
+/// Writes a dictionary's file.
+pub(super) async fn store_dictionary(
+    store: &Arc<dyn ObjectStore>,
+    folder: &Path,
+    number: u32,
+    generation: &Generation,
+) -> Result<DictionaryEntry> {
+    let bytes: Bytes = dictionary_file::write(&generation.codebook, &generation.description)?.into();
+    store.put(&folder.clone().join(dictionary_file::file_name(number)), bytes.clone().into()).await?;
+    Ok(entry_of(&bytes))
+}
+
+/// Reads a dictionary's file, if it is there.
+pub(super) async fn stored_dictionary(
+    store: &Arc<dyn ObjectStore>,
+    folder: &Path,
+    number: u32,
+) -> Result<Option<(Generation, DictionaryEntry)>> {
+    let bytes = match store.get(&folder.clone().join(dictionary_file::file_name(number))).await {
+        Ok(found) => found.bytes().await?,
+        Err(object_store::Error::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let (codebook, description): (Codebook, Description) = dictionary_file::read(bytes.clone())?;
+    Ok(Some((Generation { codebook: Arc::new(codebook), description }, entry_of(&bytes))))
+}
+
+fn entry_of(bytes: &Bytes) -> DictionaryEntry {
+    DictionaryEntry { bytes: bytes.len() as u64, hash: hash_of(bytes) }
+}

@@ -1,0 +1,203 @@
+//! The part of a table that is looked at before it is compressed: rows to learn from, and blocks to measure
+//! with, in which rows are held out from learning. Bounded, whatever the table's size.
+
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
+use arrow::compute::{cast, concat_batches, filter_record_batch};
+use arrow::datatypes::{DataType, Int64Type};
+use futures::StreamExt;
+
+use super::Result;
+use super::layout::{Layout, Table};
+use super::source::{READ_ROWS, Source, in_blocks};
+use super::work::{BLOCK_VALUES, block_rows};
+
+/// Tables with at most so many values are looked at as a whole.
+const WHOLE_VALUES: u64 = 5 * BLOCK_VALUES as u64;
+const WHOLE_FILES: usize = 64;
+/// Of larger ones: runs of rows to learn from, and what they hold at most.
+const LEARNED_RUNS: usize = 32;
+const LEARNED_ROWS: usize = 1 << 16;
+const LEARNED_VALUES: usize = 1 << 23;
+/// Blocks to measure with, held out from learning.
+const MEASURED_BLOCKS: usize = 4;
+/// Row groups are fetched as a whole, so that few are looked at where they are large.
+const FETCHED_BYTES: u64 = 192 << 20;
+const FEWEST_RUNS: u64 = 4;
+
+/// What is known of a table before it is compressed.
+pub(super) struct Sampled {
+    /// Rows to learn from.
+    pub learned: Vec<RecordBatch>,
+    /// Whole blocks as the archive will have them, with the number of files they are from.
+    pub blocks: Vec<RecordBatch>,
+    /// The rows that were not learned from, where these are not all of the blocks.
+    pub held_out: Option<Vec<RecordBatch>>,
+    /// Rows of the table.
+    pub total_rows: u64,
+    /// Files of the table, and their bytes.
+    pub files: u64,
+    pub source_bytes: u64,
+}
+
+/// Looks at a table. `share` says how many tables there are for each of `sources`.
+pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64) -> Result<Sampled> {
+    let rows: u64 = sources.iter().map(|source| source.rows).sum();
+    let row_values = values_in_row(table, sources);
+    let block = block_rows(table, row_values);
+    let scale = |count: u64| (count as f64 * share).round() as u64;
+    let mut sampled = Sampled {
+        learned: Vec::new(),
+        blocks: Vec::new(),
+        held_out: None,
+        total_rows: scale(rows),
+        files: scale(sources.len() as u64),
+        source_bytes: scale(sources.iter().map(|source| source.bytes).sum()),
+    };
+    let values = rows.saturating_mul(row_values as u64);
+    if values <= WHOLE_VALUES && sources.len() <= WHOLE_FILES {
+        for source in sources {
+            let batches = source.batches(None, 0, None, block.min(READ_ROWS)).await?;
+            let mut blocks = std::pin::pin!(in_blocks(batches, source.schema.clone(), block));
+            while let Some(batch) = blocks.next().await {
+                sampled.blocks.push(batch.map_err(|error| error.at(&source.input.name))?);
+            }
+        }
+        let (learned, held_out) = hold_out_a_quarter(table, &sampled.blocks)?;
+        sampled.learned = learned;
+        sampled.held_out = Some(held_out);
+        return Ok(sampled);
+    }
+    let groups: Vec<(&Source, usize)> =
+        sources.iter().flat_map(|source| (0..source.row_groups).map(move |group| (*source, group))).collect();
+    let bytes: u64 = sources.iter().map(|source| source.bytes).sum();
+    let affordable = FETCHED_BYTES / (bytes / groups.len().max(1) as u64).max(1);
+    let runs = affordable.clamp(FEWEST_RUNS, LEARNED_RUNS as u64) as usize;
+    let stride = groups.len().div_ceil(runs).max(1);
+    let runs = groups.len().div_ceil(stride).max(1);
+    let most = match &table.layout {
+        // A row is one value there, and a signal takes many.
+        Layout::Long { .. } | Layout::Window { .. } => BLOCK_VALUES,
+        _ => LEARNED_ROWS / runs,
+    };
+    let run = (LEARNED_VALUES / runs / row_values).clamp(1, most);
+    for (source, group) in groups.iter().step_by(stride) {
+        sampled.learned.extend(read_run(source, *group, 0, run).await?);
+    }
+    let blocks = runs.min(MEASURED_BLOCKS);
+    for i in 0..blocks {
+        // From the middles of as many parts of the table.
+        let (source, group) = groups[(2 * i + 1) * groups.len() / (2 * blocks)];
+        // What follows the run that was learned from.
+        let start = run.min(source.group_rows(group).saturating_sub(block));
+        let rows = read_run(source, group, start, block).await?;
+        if let Some(first) = rows.first() {
+            sampled.blocks.push(concat_batches(first.schema_ref(), &rows)?);
+        }
+    }
+    if matches!(table.layout, Layout::List { .. })
+        && sampled.learned.iter().all(|batch| batch.column(table.values[0]).null_count() == batch.num_rows())
+    {
+        sampled.learned = first_lists(table, sources).await?;
+    }
+    Ok(sampled)
+}
+
+/// So many rows from one on, of a row group and those after it.
+async fn read_run(source: &Source, group: usize, start: usize, rows: usize) -> Result<Vec<RecordBatch>> {
+    let mut groups = vec![group];
+    let mut found = source.group_rows(group);
+    while found < start + rows && group + groups.len() < source.row_groups {
+        found += source.group_rows(group + groups.len());
+        groups.push(group + groups.len());
+    }
+    let mut stream = source.batches(Some(groups), start, Some(rows), rows.min(READ_ROWS)).await?;
+    let mut batches = Vec::new();
+    while let Some(batch) = stream.next().await {
+        batches.push(batch.map_err(|error| error.at(&source.input.name))?);
+    }
+    Ok(batches)
+}
+
+/// The third quarter of the rows is held out: rows nearby are alike, and a code for one that was learned
+/// from says little about others.
+fn hold_out_a_quarter(table: &Table, blocks: &[RecordBatch]) -> Result<(Vec<RecordBatch>, Vec<RecordBatch>)> {
+    if let Layout::Long { time, .. } = &table.layout
+        && let Some(parts) = quarter_of_times(table, time, blocks)?
+    {
+        return Ok(parts);
+    }
+    let rows: usize = blocks.iter().map(RecordBatch::num_rows).sum();
+    let (from, to) = (rows / 2, rows / 2 + rows / 4);
+    let (mut learned, mut held_out) = (Vec::new(), Vec::new());
+    let mut first = 0;
+    for block in blocks {
+        let count = block.num_rows();
+        let within = |row: usize| row.clamp(first, first + count) - first;
+        let (from, to) = (within(from), within(to));
+        for (held, start, end) in [(false, 0, from), (true, from, to), (false, to, count)] {
+            if start < end {
+                let part = if held { &mut held_out } else { &mut learned };
+                part.push(block.slice(start, end - start));
+            }
+        }
+        first += count;
+    }
+    Ok((learned, held_out))
+}
+
+/// Rows of the third quarter of times, where times are numbers: files may be in the order of series.
+fn quarter_of_times(
+    table: &Table,
+    time: &str,
+    blocks: &[RecordBatch],
+) -> Result<Option<(Vec<RecordBatch>, Vec<RecordBatch>)>> {
+    let column = super::layout::column(&table.schema, time)?;
+    let mut columns = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        match cast(block.column(column), &DataType::Int64) {
+            Ok(times) => columns.push(times),
+            Err(_) => return Ok(None),
+        }
+    }
+    let mut sorted: Vec<i64> =
+        columns.iter().flat_map(|times| times.as_primitive::<Int64Type>().iter().flatten()).collect();
+    sorted.sort_unstable();
+    let (Some(from), Some(to)) = (sorted.get(sorted.len() / 2), sorted.get(sorted.len() / 4 * 3)) else {
+        return Ok(None);
+    };
+    let (mut learned, mut held_out) = (Vec::new(), Vec::new());
+    for (block, times) in blocks.iter().zip(&columns) {
+        let is_held = |time: Option<i64>| Some(time.is_some_and(|time| (*from..*to).contains(&time)));
+        let held: BooleanArray = times.as_primitive::<Int64Type>().iter().map(is_held).collect();
+        held_out.push(filter_record_batch(block, &held)?);
+        learned.push(filter_record_batch(block, &arrow::compute::not(&held)?)?);
+    }
+    Ok(Some((learned, held_out)))
+}
+
+/// The first rows that are not NULL alone.
+async fn first_lists(table: &Table, sources: &[&Source]) -> Result<Vec<RecordBatch>> {
+    for source in sources {
+        let mut stream = source.batches(None, 0, None, READ_ROWS).await?;
+        while let Some(batch) = stream.next().await {
+            let batch = batch?;
+            if batch.column(table.values[0]).null_count() < batch.num_rows() {
+                return Ok(vec![batch]);
+            }
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// About how many values a row has, from what the footers tell.
+fn values_in_row(table: &Table, sources: &[&Source]) -> usize {
+    let Some(group) = sources.iter().find_map(|source| source.metadata.row_groups().first()) else {
+        return 1;
+    };
+    let names: Vec<&str> =
+        table.values.iter().map(|value| table.schema.field(*value).name().as_str()).collect();
+    let is_value = |path: &[String]| path.first().is_some_and(|name| names.contains(&name.as_str()));
+    let values = group.columns().iter().filter(|chunk| is_value(chunk.column_path().parts()));
+    let values: i64 = values.map(|chunk| chunk.num_values().max(0)).sum();
+    (values.max(1) as usize).div_ceil(group.num_rows().max(1) as usize)
+}

@@ -1,0 +1,219 @@
+//! What an archive would be like with a codebook: blocks are coded as they will be, and their bytes and
+//! errors carried over to the whole table.
+
+use arrow::array::RecordBatch;
+use rayon::prelude::*;
+
+use super::Result;
+use super::block::{self, CodedBlock, Left};
+use super::data_file_writer::{DataFileWriter, Settings};
+use super::error_sums::ErrorSums;
+use super::layout::{Layout, Table};
+use super::learn::Material;
+use super::sampled::Sampled;
+use super::work::{Placed, place_rows};
+use crate::math::search::Measured;
+
+/// `archive.json`, about: of itself and of each file.
+const MANIFEST_BYTES: f64 = 210.0;
+const ENTRY_BYTES: f64 = 430.0;
+/// Errors on rows that were held out may be so much above those promised for the table as a whole.
+const HELD_OUT_ALLOWANCE: f64 = 1.03;
+
+/// Values that are enough to tell parameters apart.
+const ROUGH_VALUES: usize = 1 << 20;
+
+/// Parts that rows held out are cut into.
+const HELD_OUT_RUNS: usize = 8;
+
+/// Sensors that are shown, and signals of them.
+const EXAMPLES: usize = 4;
+const EXAMPLE_SIGNALS: usize = 600;
+
+/// How much is coded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Effort {
+    /// Enough to tell parameters apart.
+    Rough,
+    /// All that was looked at.
+    Full,
+}
+
+/// The blocks that archives are tried on.
+pub(super) struct Trials {
+    table: Table,
+    blocks: Vec<Placed>,
+    held_out: Option<Vec<Placed>>,
+    rows: u64,
+    pub total_rows: u64,
+    pub files: u64,
+    pub source_bytes: u64,
+    /// Bytes that all values take as they are in memory.
+    pub value_bytes: f64,
+    /// Signals of the whole table, about.
+    pub signals: u64,
+}
+
+/// What a codebook would lead to.
+#[derive(Debug, Clone)]
+pub(super) struct Outcome {
+    /// Bytes of the archive.
+    pub bytes: f64,
+    /// Bytes of its dictionary.
+    pub dictionary_bytes: f64,
+    /// The errors of all rows that were looked at, and of those held out.
+    pub error: ErrorSums,
+    pub held_out: ErrorSums,
+    /// The share of the table that was looked at.
+    covered: f64,
+    /// What codes leave of rows held out, chunk by chunk.
+    pub left: Vec<Left>,
+}
+
+/// A sensor over some rows, as it was and as it comes back.
+#[derive(Debug, Clone)]
+pub struct Example {
+    /// Its place among the sensors.
+    pub sensor: usize,
+    /// The values.
+    pub original: Vec<f64>,
+    /// What comes back; NaN where there is no value.
+    pub decoded: Vec<f64>,
+}
+
+impl Outcome {
+    /// The error of the whole table: of what was looked at, and for the rest of what was held out.
+    pub fn nmae(&self) -> f64 {
+        self.covered * self.error.nmae() + (1.0 - self.covered) * self.held_out.nmae()
+    }
+
+    pub fn measured(&self) -> Measured {
+        let nmae = self.nmae().max(self.held_out.nmae() / HELD_OUT_ALLOWANCE);
+        Measured { bytes: self.bytes, nmae, max_error: self.error.max }
+    }
+}
+
+impl Trials {
+    /// Trials on a table that was looked at.
+    pub fn new(material: &Material, sampled: &Sampled) -> Self {
+        let blocks = placed(material, &sampled.blocks);
+        let held_out = sampled.held_out.as_ref().map(|rows| placed(material, &in_runs(material, rows)));
+        Self::of(material, sampled, blocks, held_out)
+    }
+
+    /// The same on rows that were held out alone: what learning is worth for rows it has not seen.
+    pub fn on_held_out(material: &Material, sampled: &Sampled) -> Self {
+        let blocks = placed(material, sampled.held_out.as_deref().unwrap_or(&sampled.blocks));
+        Self::of(material, sampled, blocks, None)
+    }
+
+    fn of(
+        material: &Material,
+        sampled: &Sampled,
+        blocks: Vec<Placed>,
+        held_out: Option<Vec<Placed>>,
+    ) -> Self {
+        let table = material.table.clone();
+        let rows: usize = blocks.iter().map(|block| block.rows.num_rows()).sum();
+        let signals: usize = blocks.iter().map(|block| block.placement.signals()).sum();
+        let scale = sampled.total_rows as f64 / rows.max(1) as f64;
+        let counted = if matches!(table.layout, Layout::List { .. }) { signals } else { rows };
+        let value_bytes = counted * table.value_bytes(material.sensors);
+        Self {
+            blocks,
+            held_out,
+            rows: rows as u64,
+            total_rows: sampled.total_rows,
+            files: sampled.files,
+            source_bytes: sampled.source_bytes,
+            value_bytes: value_bytes as f64 * scale,
+            signals: (signals as f64 * scale) as u64,
+            table,
+        }
+    }
+
+    /// Codes the blocks, or some of them. `dictionary_bytes` are those of the dictionary's file.
+    pub fn run(&self, settings: &Settings, dictionary_bytes: usize, effort: Effort) -> Result<Outcome> {
+        let values = self.rows as usize * self.table.values_in_row(settings.codebook.sensors());
+        let stride = match effort {
+            Effort::Rough => values.div_ceil(ROUGH_VALUES).max(1),
+            Effort::Full => 1,
+        };
+        let blocks: Vec<&Placed> = self.blocks.iter().step_by(stride).collect();
+        let held_out: Vec<&Placed> = self.held_out.iter().flatten().step_by(stride).collect();
+        let coded: Result<Vec<CodedBlock>> = blocks
+            .par_iter()
+            .chain(held_out.par_iter())
+            .map(|placed| placed.encode(&self.table, settings))
+            .collect();
+        let coded = coded?;
+        let (of_blocks, of_held_out) = coded.split_at(blocks.len());
+        // Without blocks the file is what every file has; with them it tells what rows take.
+        let source = "0".repeat(40);
+        let first = blocks.first().map(|placed| &placed.rows);
+        let empty = DataFileWriter::new(&self.table, settings, source.clone(), first)?;
+        let fixed = empty.finish()?.0.len() as f64;
+        let mut writer = DataFileWriter::new(&self.table, settings, source, first)?;
+        let mut bytes = 0;
+        for (placed, coded) in blocks.iter().zip(of_blocks) {
+            bytes += writer.write(&placed.rows, &placed.placement, coded)?.len();
+        }
+        bytes += writer.finish()?.0.len();
+        let rows: usize = blocks.iter().map(|placed| placed.rows.num_rows()).sum();
+        let scale = self.total_rows as f64 / rows.max(1) as f64;
+        let sum = |coded: &[CodedBlock]| {
+            let mut sums = ErrorSums::default();
+            coded.iter().for_each(|block| sums.merge(&block.error));
+            sums
+        };
+        let unseen = if self.held_out.is_some() { of_held_out } else { of_blocks };
+        let files = self.files.max(1) as f64;
+        Ok(Outcome {
+            bytes: MANIFEST_BYTES
+                + dictionary_bytes as f64
+                + files * (ENTRY_BYTES + fixed)
+                + (bytes as f64 - fixed) * scale,
+            dictionary_bytes: dictionary_bytes as f64,
+            error: sum(of_blocks),
+            held_out: sum(unseen),
+            covered: if self.held_out.is_some() { 1.0 } else { 0.0 },
+            left: unseen.iter().flat_map(|block| block.left.iter().copied()).collect(),
+        })
+    }
+}
+
+impl Trials {
+    /// Some sensors of the first block, evenly spread.
+    pub fn examples(&self, settings: &Settings) -> Result<Vec<Example>> {
+        let Some(placed) = self.blocks.first() else { return Ok(Vec::new()) };
+        let count = EXAMPLES.min(placed.placement.sensors);
+        let (original, decoded) = placed.round_trip(&self.table, settings, EXAMPLE_SIGNALS)?;
+        let width = placed.placement.sensors.max(1);
+        let column =
+            |values: &[f64], sensor: usize| values.chunks_exact(width).map(|row| row[sensor]).collect();
+        let example = |i: usize| {
+            let sensor = (2 * i + 1) * width / (2 * count);
+            Example { sensor, original: column(&original, sensor), decoded: column(&decoded, sensor) }
+        };
+        Ok((0..count).map(example).collect())
+    }
+}
+
+fn placed(material: &Material, batches: &[RecordBatch]) -> Vec<Placed> {
+    let place = |rows: &RecordBatch| place_rows(&material.table, material.sensors, rows.clone());
+    // A file that does not fit fails when its turn comes, and is named then.
+    batches.iter().flat_map(|rows| place(rows).unwrap_or_default()).collect()
+}
+
+/// Short runs, so that some of them are enough at times.
+fn in_runs(material: &Material, batches: &[RecordBatch]) -> Vec<RecordBatch> {
+    if let Layout::Long { .. } = material.table.layout {
+        // Signals have rows everywhere.
+        return batches.to_vec();
+    }
+    let runs = |rows: &RecordBatch| -> Vec<RecordBatch> {
+        let (count, run) = (rows.num_rows(), rows.num_rows().div_ceil(HELD_OUT_RUNS).max(block::CHUNK));
+        (0..count).step_by(run).map(|first| rows.slice(first, run.min(count - first))).collect()
+    };
+    batches.iter().flat_map(runs).collect()
+}

@@ -1,0 +1,58 @@
+//! Arguments that several commands take.
+
+use anyhow::Result;
+use clap::Args;
+
+use super::super::parse::parse_count;
+use crate::archive::{LayoutRequest, LearnSettings};
+
+/// Where the values are.
+#[derive(Debug, Args)]
+pub(super) struct LayoutArguments {
+    /// The column of vectors, or of numbers with --window [default: the only column of lists]
+    #[arg(long, conflicts_with_all = ["columns", "long"])]
+    column: Option<String>,
+    /// A column per sensor: names or patterns such as 's*', separated by commas
+    #[arg(long, conflicts_with_all = ["long", "window"])]
+    columns: Option<String>,
+    /// A row per time and series: the columns time,series,value
+    #[arg(long)]
+    long: Option<String>,
+    /// Cut series into windows of this many values; with --long, of each series
+    #[arg(long, value_parser = parse_count::<1_000_000>)]
+    window: Option<usize>,
+}
+
+impl LayoutArguments {
+    pub fn request(&self) -> Result<LayoutRequest> {
+        let (column, columns) = (self.column.as_deref(), self.columns.as_deref());
+        Ok(LayoutRequest::from_options(column, columns, self.long.as_deref(), self.window)?)
+    }
+}
+
+/// What is set about the dictionary; the rest is chosen.
+#[derive(Debug, Args)]
+pub(super) struct LearnArguments {
+    /// Atoms to learn [default: chosen]
+    #[arg(long, value_parser = parse_count::<8192>)]
+    atoms: Option<usize>,
+    /// Kernel that signals are compared with [default: chosen]
+    #[arg(long)]
+    kernel: Option<String>,
+    /// Width of the RBF kernel [default: chosen]
+    #[arg(long, allow_negative_numbers = true)]
+    sigma: Option<f64>,
+    /// Penalty on weights [default: chosen]
+    #[arg(long, allow_negative_numbers = true)]
+    pub lambda: Option<f64>,
+    /// Seed of the sample that is learned from
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+impl LearnArguments {
+    pub fn settings(&self) -> LearnSettings {
+        let Self { atoms, kernel, sigma, lambda, seed } = self;
+        LearnSettings { atoms: *atoms, kernel: kernel.clone(), sigma: *sigma, lambda: *lambda, seed: *seed }
+    }
+}

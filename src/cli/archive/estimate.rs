@@ -1,0 +1,247 @@
+//! `sparrow estimate`: will it pay, and with which command?
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::super::output::{check_text_output, write_text};
+use super::super::parse::{parse_count, parse_positive};
+use super::super::threads::limit_threads;
+use super::arguments::{LayoutArguments, LearnArguments};
+use super::estimate_page;
+use super::paths::inputs;
+use super::progress::JobBar;
+use crate::archive::{Aim, Bound, Estimate, EstimateRequest, Prediction, Target, estimate};
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct EstimateArguments {
+    /// Parquet files, folders of them, or patterns such as 'data/*.parquet'
+    #[arg(required = true, value_name = "INPUT")]
+    pub(super) inputs: Vec<String>,
+    #[command(flatten)]
+    layout: LayoutArguments,
+    /// Mean errors to predict for, as shares of the mean absolute value [default: 0.01,0.02,0.05,0.1]
+    #[arg(long, value_name = "E", value_delimiter = ',', allow_negative_numbers = true)]
+    target_nmae: Vec<f64>,
+    /// Ratios to predict for: bytes of the values in memory over bytes of the archive
+    #[arg(long, value_name = "R", value_delimiter = ',', allow_negative_numbers = true)]
+    target_ratio: Vec<f64>,
+    /// Bounds on every value to predict for
+    #[arg(long, value_name = "E", value_delimiter = ',', value_parser = parse_positive)]
+    max_error: Vec<f64>,
+    #[command(flatten)]
+    learn: LearnArguments,
+    /// How the result is printed
+    #[arg(long, value_enum, default_value = "table")]
+    format: EstimateFormat,
+    /// Writes the result to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Threads to use [default: all cores]
+    #[arg(long, value_parser = parse_count::<1024>)]
+    threads: Option<usize>,
+}
+
+/// How the result is printed.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum EstimateFormat {
+    /// A line for every aim
+    Table,
+    /// One JSON object
+    Json,
+    /// One page with charts that needs no network
+    Html,
+}
+
+const USUAL_NMAE: [f64; 4] = [0.01, 0.02, 0.05, 0.1];
+
+/// The names of the columns of [`lines`].
+pub(super) const COLUMNS: [&str; 8] =
+    ["", "bytes", "of files", "ratio", "NMAE", "max error", "dictionary", "parameters"];
+
+impl EstimateArguments {
+    pub async fn run(&self) -> Result<()> {
+        check_text_output(self.output.as_deref(), &self.inputs)?;
+        let request = EstimateRequest {
+            layout: self.layout.request()?,
+            aims: self.aims()?,
+            learn: self.learn.settings(),
+        };
+        limit_threads(self.threads)?;
+        let inputs = inputs(&self.inputs)?;
+        let bar = JobBar::new();
+        let found = estimate(&inputs, &request, bar.as_ref()).await;
+        bar.clear();
+        let found = found?;
+        let text = match self.format {
+            EstimateFormat::Table => self.table(&found)?,
+            EstimateFormat::Json => self.json(&found)?,
+            EstimateFormat::Html => estimate_page::render(self, &found)?,
+        };
+        write_text(self.output.as_deref(), &text)
+    }
+
+    /// What is asked for; a ladder of mean errors and no error at all otherwise.
+    fn aims(&self) -> Result<Vec<Aim>> {
+        let mut aims = Vec::new();
+        for nmae in &self.target_nmae {
+            aims.extend(Target::from_options(Some(*nmae), None)?.map(Aim::Target));
+        }
+        for ratio in &self.target_ratio {
+            aims.extend(Target::from_options(None, Some(*ratio))?.map(Aim::Target));
+        }
+        aims.extend(self.max_error.iter().map(|bound| Aim::Bound(Bound::MaxError(*bound))));
+        if aims.is_empty() {
+            aims.push(Aim::Bound(Bound::Lossless));
+            aims.extend(USUAL_NMAE.map(|nmae| Aim::Target(Target::Nmae(nmae))));
+        }
+        Ok(aims)
+    }
+
+    /// The command that an aim stands for.
+    pub(super) fn command(&self, estimate: &Estimate, aim: Aim) -> String {
+        let mut words = vec!["sparrow".to_string(), "compress".to_string()];
+        words.extend(self.inputs.iter().map(|input| quoted(input)));
+        words.extend(["-o".to_string(), "ARCHIVE".to_string()]);
+        words.extend(estimate.layout_arguments.iter().map(|word| quoted(word)));
+        let settings = self.learn.settings();
+        let number = |name: &str, value: Option<f64>| value.map(|value| format!("--{name} {value}"));
+        words.extend(number("atoms", settings.atoms.map(|atoms| atoms as f64)));
+        words.extend(settings.kernel.map(|kernel| format!("--kernel {kernel}")));
+        words.extend(number("sigma", settings.sigma));
+        words.extend(number("lambda", settings.lambda));
+        words.extend((settings.seed != 0).then(|| format!("--seed {}", settings.seed)));
+        words.push(flag(aim));
+        words.join(" ")
+    }
+
+    fn json(&self, estimate: &Estimate) -> Result<String> {
+        let mut value = serde_json::to_value(estimate)?;
+        if let Some(ladder) = value.get_mut("ladder").and_then(|ladder| ladder.as_array_mut()) {
+            for (line, prediction) in ladder.iter_mut().zip(&estimate.ladder) {
+                line["command"] = json!(self.command(estimate, prediction.aim));
+            }
+        }
+        Ok(serde_json::to_string_pretty(&value)? + "\n")
+    }
+
+    fn table(&self, estimate: &Estimate) -> Result<String> {
+        let lines = lines(estimate);
+        let width = |column: usize| {
+            let cells = lines.iter().map(|line| line[column].chars().count());
+            cells.chain([COLUMNS[column].len()]).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
+        let mut text = format!("{}\n\n", summary(estimate));
+        let header: Vec<String> = COLUMNS.map(String::from).to_vec();
+        for line in std::iter::once(&header).chain(&lines) {
+            let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match column {
+                0 => format!("{cell:<width$}"),
+                7 => cell.clone(),
+                _ => format!("{cell:>width$}"),
+            });
+            writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+        }
+        writeln!(text, "\n{}", self.verdict(estimate))?;
+        Ok(text)
+    }
+
+    /// Whether it pays, and what to do next.
+    pub(super) fn verdict(&self, estimate: &Estimate) -> String {
+        match &estimate.reason {
+            Some(reason) => format!(
+                "It does not pay: {reason}. `sparrow compress` with a target would store the files as they were."
+            ),
+            None => {
+                let best = estimate.ladder.iter().filter(|line| line.met && !line.stored_as_they_were);
+                let proposed = best.clone().find(|line| line.aim == Aim::Target(Target::Nmae(0.05)));
+                match proposed.or_else(|| best.clone().last()) {
+                    Some(line) => format!(
+                        "It pays: {:.1} times smaller than the files at a mean error of {:.2} %.\n\n    {}",
+                        estimate.source_bytes as f64 / line.bytes.max(1) as f64,
+                        100.0 * line.nmae,
+                        self.command(estimate, line.aim)
+                    ),
+                    None => "None of these aims can be met.".to_string(),
+                }
+            }
+        }
+    }
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_string()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+fn flag(aim: Aim) -> String {
+    match aim {
+        Aim::Target(Target::Nmae(nmae)) => format!("--target-nmae {nmae}"),
+        Aim::Target(Target::Ratio(ratio)) => format!("--target-ratio {ratio}"),
+        Aim::Bound(Bound::MaxError(bound)) => format!("--max-error {bound}"),
+        Aim::Bound(Bound::MaxRelativeError(bound)) => format!("--max-relative-error {bound}"),
+        Aim::Bound(Bound::Lossless) => "--lossless".to_string(),
+        Aim::Bound(Bound::None) => String::new(),
+    }
+}
+
+/// What was looked at.
+pub(super) fn summary(estimate: &Estimate) -> String {
+    format!(
+        "{} rows in {} file{}, {} bytes ({} bytes of values in memory); layout {}; {} rows were looked at.",
+        estimate.rows,
+        estimate.files,
+        if estimate.files == 1 { "" } else { "s" },
+        estimate.source_bytes,
+        estimate.value_bytes,
+        estimate.layout_arguments.join(" "),
+        estimate.sampled_rows
+    )
+}
+
+/// One line for each way to keep the tables.
+pub(super) fn lines(estimate: &Estimate) -> Vec<Vec<String>> {
+    let share = |bytes: u64| format!("{:.1} %", 100.0 * bytes as f64 / estimate.source_bytes.max(1) as f64);
+    let ratio = |bytes: u64| format!("{:.1}", estimate.value_bytes as f64 / bytes.max(1) as f64);
+    let plain = |name: &str, bytes: u64| {
+        let cells = [name, &bytes.to_string(), &share(bytes), &ratio(bytes), "0", "0", "", ""];
+        cells.map(String::from).to_vec()
+    };
+    let coded = |line: &Prediction| {
+        let parameters = if line.stored_as_they_were {
+            "stored as they were".to_string()
+        } else {
+            let rest = match line.bound {
+                Bound::None => "codes alone",
+                _ => "codes and residuals",
+            };
+            let unmet = if line.met { "" } else { ", not met" };
+            format!("{} atoms, {}, lambda {:.3}, {rest}{unmet}", line.atoms, line.kernel, line.lambda)
+        };
+        vec![
+            format!("sparrow {}", flag(line.aim)),
+            line.bytes.to_string(),
+            share(line.bytes),
+            ratio(line.bytes),
+            format!("{:.4}", line.nmae),
+            format!("{:.4}", line.max_error),
+            line.dictionary_bytes.to_string(),
+            parameters,
+        ]
+    };
+    let mut lines = vec![
+        plain("the files as they are", estimate.source_bytes),
+        plain("Parquet + zstd", estimate.zstd_bytes),
+        plain("Parquet + byte-stream-split + zstd", estimate.byte_stream_split_bytes),
+    ];
+    lines.extend(estimate.ladder.iter().map(coded));
+    lines
+}
