@@ -261,6 +261,10 @@ pub(super) async fn append(
         progress: JobProgress::new(&sources),
         job,
     };
+    // Where a dictionary did not pay, more data may change that.
+    if work.generation.description.kept.is_some() {
+        work.learn_next(&sources).await?;
+    }
     let mut report = work.run(&sources, failed).await?;
     if report.files.is_empty() {
         return Ok(report);

@@ -66,8 +66,10 @@ impl Promise {
         let left = all.share();
         let count = shares.len().max(1) as f64;
         let deviation = (shares.iter().map(|share| (share - left).powi(2)).sum::<f64>() / count).sqrt();
-        let limit = (left + DEVIATIONS * deviation).clamp(NARROWEST * left, WIDEST * left);
-        Self { left, limit, nmae: outcome.nmae(), held_out_nmae: outcome.held_out.nmae() }
+        let limit = (left + DEVIATIONS * deviation).max(NARROWEST * left).min(WIDEST * left);
+        let [left, limit, nmae, held_out_nmae] =
+            [left, limit, outcome.nmae(), outcome.held_out.nmae()].map(|share| share.min(f64::MAX));
+        Self { left, limit, nmae, held_out_nmae }
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod block;
 mod bytes;
+mod candidates;
 mod cells;
 mod choose;
 mod codebook;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use super::choose::{Chooser, Target};
+use super::choose::{Chooser, Chosen, Target};
 use super::codebook::Codebook;
 use super::data_file_writer::Settings;
 use super::dictionary_file::{self, Description};
@@ -19,6 +19,7 @@ use super::quantiser::Bound;
 use super::sampled::look_at;
 use super::source::Source;
 use super::trial::{Effort, Trials};
+use super::work::worthwhile;
 use super::{ArchiveError, Result};
 use crate::math::{Dictionary, Observer};
 
@@ -51,16 +52,24 @@ pub(super) async fn learn(
     };
     drop(sampled);
     let mut chooser = Chooser::new(&material, &trials, &request.learn, group_sensors, observer);
-    let (codebook, bound, promise, search) = match (&kept, request.target) {
-        (Some(_), _) => (Arc::new(material.blank(request.bound)?), request.bound, None, Vec::new()),
-        (None, Some(target)) => {
-            let chosen = chooser.for_target(target)?;
-            (chosen.codebook, chosen.bound, Some(chosen.promise), chosen.tried)
+    let chosen = match (&kept, request.target) {
+        (Some(_), _) => None,
+        (None, Some(target)) => Some(chooser.for_target(target)?),
+        (None, None) => Some(chooser.for_bound(request.bound)?),
+    };
+    let insisted = request.learn.atoms.is_some();
+    let small = |chosen: &Chosen| chosen.outcome.bytes <= worthwhile(trials.source_bytes) as f64;
+    let (chosen, kept) = match chosen {
+        Some(chosen) if insisted || small(&chosen) => (Some(chosen), None),
+        Some(chosen) => {
+            let (found, would) = (trials.source_bytes, chosen.outcome.bytes);
+            (None, Some(format!("the archive would take {would:.0} bytes, and the files have {found}")))
         }
-        (None, None) => {
-            let chosen = chooser.for_bound(request.bound)?;
-            (chosen.codebook, chosen.bound, Some(chosen.promise), chosen.tried)
-        }
+        None => (None, kept),
+    };
+    let (codebook, bound, promise, search) = match chosen {
+        Some(chosen) => (chosen.codebook, chosen.bound, Some(chosen.promise), chosen.tried),
+        None => (Arc::new(material.blank(request.bound)?), request.bound, None, Vec::new()),
     };
     let series = material.table.series.clone();
     let signals = material.signals() as u64;
@@ -69,8 +78,7 @@ pub(super) async fn learn(
     description.learn = request.learn.clone();
     description.promise = promise;
     description.kept = kept;
-    // A search of one choice tells nothing.
-    description.search = if search.len() > 1 { search } else { Vec::new() };
+    description.search = search;
     Ok(Generation { codebook, description })
 }
 

@@ -98,13 +98,7 @@ impl Work<'_> {
         if !self.job.retrain_on_drift {
             return Ok((entry, Some(drift)));
         }
-        let description = &self.generation.description;
-        let bound = if description.target.is_some() { Bound::None } else { description.bound };
-        let request = Request { bound, target: description.target, learn: description.learn.clone() };
-        let table = Table::new(description.layout.clone(), self.schema.clone(), Vec::new())?;
-        let fitting: Vec<&Source> =
-            sources.iter().filter(|source| source.schema.fields() == self.schema.fields()).collect();
-        let next = prepare::learn(&table, &fitting, &request, self.group_sensors, self.observer).await?;
+        let next = self.learned_from(sources).await?;
         // A dictionary that promises no more than the old one has left is of no use.
         if next.description.promise.is_none_or(|promise| promise.left >= drift.left) {
             return Ok((entry, Some(drift)));
@@ -116,6 +110,27 @@ impl Work<'_> {
         drift.generation = Some(number);
         let (entry, _) = self.file(source).await?;
         Ok((entry, Some(drift)))
+    }
+
+    /// Learns a dictionary for these files, and goes on with it if it pays.
+    pub async fn learn_next(&mut self, sources: &[Source]) -> Result<()> {
+        let next = self.learned_from(sources).await?;
+        if next.description.kept.is_none() {
+            let stored = prepare::store_dictionary(self.store, self.folder, self.number + 1, &next).await?;
+            self.adopt(next, stored);
+        }
+        Ok(())
+    }
+
+    /// A dictionary for what this archive was made for, learned from these files.
+    async fn learned_from(&self, sources: &[Source]) -> Result<Generation> {
+        let description = &self.generation.description;
+        let bound = if description.target.is_some() { Bound::None } else { description.bound };
+        let request = Request { bound, target: description.target, learn: description.learn.clone() };
+        let table = Table::new(description.layout.clone(), self.schema.clone(), Vec::new())?;
+        let fitting: Vec<&Source> =
+            sources.iter().filter(|source| source.schema.fields() == self.schema.fields()).collect();
+        prepare::learn(&table, &fitting, &request, self.group_sensors, self.observer).await
     }
 
     /// Goes on with a later dictionary.

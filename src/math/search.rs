@@ -116,17 +116,23 @@ pub struct Search {
     /// Whole positions of the knob.
     positions: usize,
     measured: HashMap<(Vec<usize>, usize), Measured>,
+    visited: Vec<Vec<usize>>,
 }
 
 impl Search {
     /// The knob has positions from 0 on, at least one.
     pub fn new(ladders: Vec<Ladder>, positions: usize) -> Self {
-        Self { ladders, positions: positions.max(1), measured: HashMap::new() }
+        Self { ladders, positions: positions.max(1), measured: HashMap::new(), visited: Vec::new() }
     }
 
     /// The ladders.
     pub fn ladders(&self) -> &[Ladder] {
         &self.ladders
+    }
+
+    /// The rungs that were looked at since the last call, in order.
+    pub fn take_visited(&mut self) -> Vec<Vec<usize>> {
+        std::mem::take(&mut self.visited)
     }
 
     /// Finds a choice for a goal by climbing the ladders `axes`, from `start` or else from their first rungs and
@@ -163,20 +169,23 @@ impl Search {
         measure: &mut dyn FnMut(&[usize], f64) -> Result<Measured, E>,
     ) -> Result<(), E> {
         let Ladder { rungs, .. } = self.ladders[axis];
+        // Long strides may step over a valley, so that one of them may fail.
+        let patience = usize::from(stride > 1);
         for up in [true, false] {
-            let mut moved = false;
-            loop {
-                let rung = found.rungs[axis];
+            let (mut rung, mut moved, mut failures) = (found.rungs[axis], false, 0);
+            while failures <= patience {
                 let next = if up { rung.checked_add(stride) } else { rung.checked_sub(stride) };
                 let Some(next) = next.filter(|next| *next < rungs) else { break };
+                rung = next;
                 let mut neighbour = found.rungs.clone();
                 neighbour[axis] = next;
                 let other = self.just_met(goal, neighbour, found.knob, measure)?;
-                if !other.is_better_than(found) {
-                    break;
+                if other.is_better_than(found) {
+                    *found = other;
+                    (moved, failures) = (true, 0);
+                } else {
+                    failures += 1;
                 }
-                *found = other;
-                moved = true;
             }
             if moved {
                 break;
@@ -194,6 +203,9 @@ impl Search {
         measure: &mut dyn FnMut(&[usize], f64) -> Result<Measured, E>,
     ) -> Result<Found, E> {
         let last = self.positions - 1;
+        if !self.visited.contains(&rungs) {
+            self.visited.push(rungs.clone());
+        }
         let mut at = |position: usize| -> Result<Measured, E> {
             let key = (rungs.clone(), position);
             if let Some(known) = self.measured.get(&key) {

@@ -20,7 +20,7 @@ use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use datafusion::parquet::file::properties::WriterProperties;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use proptest::prelude::*;
-use sparrow::archive::{Archive, Bound, Input, Job, Layout, LayoutRequest, compress};
+use sparrow::archive::{Archive, Bound, Input, Job, Layout, LayoutRequest, LearnSettings, compress};
 use sparrow::sql::ArchiveTable;
 
 use crate::support::project;
@@ -365,7 +365,9 @@ proptest! {
         runtime().block_on(async {
             let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
             let input = put(&store, "a.parquet", &batch).await;
-            let job = Job { layout: LayoutRequest::Given(layout.clone()), bound: case.bound, ..Job::default() };
+            // So few rows would be stored as they are unless codes are asked for.
+            let learn = LearnSettings { atoms: (case.bound == Bound::None).then_some(4), ..LearnSettings::default() };
+            let job = Job { layout: LayoutRequest::Given(layout.clone()), bound: case.bound, learn, ..Job::default() };
             let report = compress(std::slice::from_ref(&input), &store, &folder(), &job, &()).await;
             let report = report.map_err(|error| TestCaseError::fail(error.to_string()))?;
             prop_assert!(report.failed.is_empty(), "{:?}", report.failed);

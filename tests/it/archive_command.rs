@@ -2,77 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Output;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::commands::{Folder, fails, ok, run, sql};
 use crate::support::sparrow;
-
-fn run(arguments: &[&str]) -> Output {
-    sparrow().args(arguments).output().expect("it runs")
-}
-
-fn ok(arguments: &[&str]) -> Value {
-    let output = run(&[arguments, &["--format", "json"]].concat());
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("JSON")
-}
-
-fn fails(arguments: &[&str]) -> String {
-    let output = run(arguments);
-    assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// The only cell of a query's result.
-fn sql(statements: &str) -> Value {
-    let output = run(&["sql", "--format", "json", "-c", statements]);
-    assert!(output.status.success(), "{statements}: {}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    serde_json::from_str(text.lines().last().unwrap_or("")).expect("JSON")
-}
-
-struct Folder(tempfile::TempDir);
-
-impl Folder {
-    fn new() -> Self {
-        Self(tempfile::tempdir().expect("a folder"))
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.path().join(name).display().to_string()
-    }
-
-    /// Where an archive is made.
-    fn staging(&self, name: &str) -> PathBuf {
-        self.0.path().join(format!(".{name}.sparrow-partial"))
-    }
-
-    fn traffic(&self, name: &str, layout: &str, seed: u64) -> String {
-        let path = self.path(name);
-        if let Some(parent) = Path::new(&path).parent() {
-            std::fs::create_dir_all(parent).expect("a folder");
-        }
-        let seed = seed.to_string();
-        let output = run(&[
-            "generate",
-            "traffic",
-            "--sensors",
-            "12",
-            "--days",
-            "2",
-            "--seed",
-            &seed,
-            "--layout",
-            layout,
-            "-o",
-            &path,
-        ]);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        path
-    }
-}
 
 /// Every file below a folder with its bytes.
 fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -445,7 +380,7 @@ fn inserted_rows_keep_the_promise_of_the_archive() {
     // Rows that cannot be coded leave no archive behind.
     let ragged = folder.path("ragged");
     let statement = format!(
-        "CREATE EXTERNAL TABLE r (v DOUBLE[]) STORED AS SPARROW LOCATION '{ragged}';
+        "CREATE EXTERNAL TABLE r (v DOUBLE[]) STORED AS SPARROW LOCATION '{ragged}' OPTIONS ('atoms' '2');
          INSERT INTO r VALUES ([1.0, 2.0]), ([3.0])"
     );
     assert_eq!(run(&["sql", "-c", &statement]).status.code(), Some(1));

@@ -20,6 +20,7 @@ fn sample() -> Dictionary {
         rows_sampled: 2,
         history,
         converged: true,
+        selection: None,
     };
     Dictionary::new(vec![1.0, -2.5, 1.0 / 3.0, 4e-300, 5.0, -0.0], 3, kernel, 0.05, Some(training))
         .expect("valid")

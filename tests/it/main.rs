@@ -5,6 +5,7 @@ mod archive_command;
 mod bad_input;
 mod bench;
 mod command;
+mod commands;
 mod determinism;
 mod embedding;
 mod engine;
@@ -17,6 +18,7 @@ mod real_data;
 mod rivals;
 mod sql_logic;
 mod support;
+mod targets;
 mod work;
 
 #[global_allocator]

@@ -1,5 +1,7 @@
 //! `sparrow inspect`: what is in an archive, and where its bytes are.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
@@ -23,18 +25,26 @@ impl InspectArguments {
         let mut report = Report::default();
         report.add("format_version", crate::archive::FORMAT_VERSION);
         report.add("layout", serde_json::to_value(archive.layout())?);
+        report.add("target", serde_json::to_value(archive.target())?);
         report.add("bound", serde_json::to_value(archive.bound())?);
+        if let Some(kept) = archive.kept() {
+            report.add("does_not_pay", kept);
+        }
         report.add("rows", archive.rows());
         report.add("files", archive.files().len());
         let codebook = archive.codebook();
+        let parameters: BTreeMap<&str, f64> = codebook.kernel().parameters().into_iter().collect();
         report.add(
             "dictionary",
             json!({
                 "hash": codebook.hash(), "atoms": codebook.atoms(), "sensors": codebook.sensors(),
-                "kernel": codebook.kernel().name(), "lambda": codebook.lambda(),
-                "learned_from_signals": archive.learned_from(),
+                "kernel": codebook.kernel().name(), "parameters": parameters, "lambda": codebook.lambda(),
+                "weight_step": codebook.weight_step(), "learned_from_signals": archive.learned_from(),
             }),
         );
+        let promises: Vec<_> = (0..archive.generations() as u32).map(|i| archive.promise(i)).collect();
+        report.add("promises", serde_json::to_value(promises)?);
+        report.add("search", serde_json::to_value(archive.search())?);
         let parts = bytes_by_part(&archive).await?;
         report.add("archive_bytes", archive.total_bytes());
         report.add("bytes_by_part", parts);
@@ -45,10 +55,13 @@ impl InspectArguments {
         report.add("history", serde_json::to_value(archive.history())?);
         let files = archive.files().iter().map(|file| {
             let error = file.error();
+            let limit = archive.promise(file.generation).map(|promise| promise.limit);
             json!({
                 "path": file.path, "rows": file.rows, "bytes": file.bytes, "source_bytes": file.source_bytes,
                 "stored_as_it_was": file.stored.is_some(),
                 "max_error": error.max, "nmae": error.nmae, "nrmse": error.nrmse,
+                "generation": file.generation, "left_by_codes": file.left,
+                "drifted": file.left.zip(limit).map(|(left, limit)| left > limit),
             })
         });
         report.add("data_files", files.collect::<Vec<_>>());

@@ -42,6 +42,9 @@ pub(in crate::cli) struct TrafficArguments {
     /// The same seed gives the same data
     #[arg(long, default_value = "0")]
     seed: u64,
+    /// The day, from 0, on which bottlenecks and speed limits change for good
+    #[arg(long)]
+    drift_day: Option<usize>,
     /// How the speeds are laid out
     #[arg(long, value_enum, default_value = "list")]
     layout: Layout,
@@ -58,6 +61,7 @@ pub(super) fn run(arguments: &TrafficArguments) -> Result<()> {
         sensors: arguments.sensors,
         days: arguments.days,
         seed: arguments.seed,
+        drift_day: arguments.drift_day,
         ..TrafficOptions::default()
     };
     let mut network = traffic(&options);

@@ -14,6 +14,8 @@ const SENSORS_PER_CORRIDOR: usize = 24;
 const MILES_BETWEEN_SENSORS: f64 = 0.6;
 /// How fast the tail of a queue runs backwards, in sensors per interval.
 const QUEUE_SPEED: f64 = 1.2;
+/// Rows after which an incident is over everywhere.
+const LONGEST_INCIDENT: usize = 64;
 const NOISE_MPH: f64 = 1.1;
 
 /// The size of a generated network.
@@ -27,11 +29,13 @@ pub struct TrafficOptions {
     pub seed: u64,
     /// Incidents per corridor and day, on average.
     pub incidents_per_day: f64,
+    /// The day from which on bottlenecks and limits are others, if there is one.
+    pub drift_day: Option<usize>,
 }
 
 impl Default for TrafficOptions {
     fn default() -> Self {
-        Self { sensors: 200, days: 7, seed: 0, incidents_per_day: 0.35 }
+        Self { sensors: 200, days: 7, seed: 0, incidents_per_day: 0.35, drift_day: None }
     }
 }
 
@@ -72,6 +76,8 @@ struct Corridor {
 /// A network that produces its rows one after the other, in little memory.
 pub struct Traffic {
     sensors: Vec<Sensor>,
+    /// What the sensors become, and the row from which on.
+    later: Option<(usize, Vec<Sensor>)>,
     corridors: Vec<Corridor>,
     incidents: Vec<Incident>,
     noise: Random,
@@ -82,10 +88,28 @@ pub struct Traffic {
 /// Builds the network; [`Traffic::next_row`] then gives a row per interval.
 pub fn traffic(options: &TrafficOptions) -> Traffic {
     let corridors = options.sensors.div_ceil(SENSORS_PER_CORRIDOR);
-    let mut random = Random::new(options.seed, 0);
+    let sensors = network(options.sensors, Random::new(options.seed, 0));
+    // A stream of its own: with and without a drift the first days are the same.
+    let changed = || network(options.sensors, Random::new(options.seed, u64::MAX - 1));
+    let later = options.drift_day.map(|day| (day * STEPS_PER_DAY, changed()));
+    let incidents = plan_incidents(options, corridors);
+    let corridors = (0..corridors).map(|corridor| Corridor {
+        demand: 0.0,
+        strength: 1.0,
+        shift_hours: 0.0,
+        random: Random::new(options.seed, 2 + corridor as u64),
+    });
+    let corridors = corridors.collect();
+    let noise = Random::new(options.seed, 1);
+    Traffic { sensors, later, corridors, incidents, noise, step: 0, steps: options.days * STEPS_PER_DAY }
+}
+
+/// Sensors along corridors.
+fn network(sensors: usize, mut random: Random) -> Vec<Sensor> {
+    let corridors = sensors.div_ceil(SENSORS_PER_CORRIDOR);
     let profiles: Vec<[f64; 6]> =
         (0..corridors).map(|_| [(); 6].map(|()| random.uniform(0.0, 1.0))).collect();
-    let sensors = (0..options.sensors).map(|i| {
+    let sensors = (0..sensors).map(|i| {
         let (corridor, position) = (i / SENSORS_PER_CORRIDOR, (i % SENSORS_PER_CORRIDOR) as f64);
         let [limit, morning, evening, first, second, phase] = profiles[corridor];
         // Bottlenecks: smooth bumps along the corridor.
@@ -100,17 +124,7 @@ pub fn traffic(options: &TrafficOptions) -> Traffic {
             evening: (0.15 + 0.6 * evening * bump(second)).min(0.8),
         }
     });
-    let sensors: Vec<Sensor> = sensors.collect();
-    let incidents = plan_incidents(options, corridors);
-    let corridors = (0..corridors).map(|corridor| Corridor {
-        demand: 0.0,
-        strength: 1.0,
-        shift_hours: 0.0,
-        random: Random::new(options.seed, 2 + corridor as u64),
-    });
-    let corridors = corridors.collect();
-    let noise = Random::new(options.seed, 1);
-    Traffic { sensors, corridors, incidents, noise, step: 0, steps: options.days * STEPS_PER_DAY }
+    sensors.collect()
 }
 
 fn plan_incidents(options: &TrafficOptions, corridors: usize) -> Vec<Incident> {
@@ -155,6 +169,11 @@ impl Traffic {
         if self.step >= self.steps {
             return false;
         }
+        if self.later.as_ref().is_some_and(|(step, _)| *step == self.step)
+            && let Some((_, sensors)) = self.later.take()
+        {
+            self.sensors = sensors;
+        }
         let (day, hour) =
             (self.step / STEPS_PER_DAY, (self.step % STEPS_PER_DAY) as f64 * 24.0 / STEPS_PER_DAY as f64);
         let weekend = day % 7 >= 5;
@@ -189,8 +208,9 @@ impl Traffic {
 
     fn slow_down_for_incidents(&self, speeds: &mut [f64]) {
         let row = self.step;
+        let first = self.incidents.partition_point(|incident| incident.start + LONGEST_INCIDENT < row);
         let latest = self.incidents.partition_point(|incident| incident.start <= row);
-        for incident in &self.incidents[..latest] {
+        for incident in &self.incidents[first..latest] {
             let corridor = self.sensors[incident.sensor].corridor;
             for distance in 0..=incident.reach.min(incident.sensor - corridor * SENSORS_PER_CORRIDOR) {
                 let delay = (distance as f64 / QUEUE_SPEED) as usize;
@@ -223,8 +243,27 @@ mod tests {
     }
 
     #[test]
+    fn a_drift_changes_what_follows_and_nothing_before() {
+        let rows = |drift_day| {
+            let options = TrafficOptions { sensors: 30, days: 3, seed: 6, drift_day, ..Default::default() };
+            let (mut network, mut row) = (traffic(&options), vec![0.0; 30]);
+            let mut rows = Vec::new();
+            while network.next_row(&mut row) {
+                rows.push(row.clone());
+            }
+            rows
+        };
+        let (calm, drifted) = (rows(None), rows(Some(2)));
+        let day = 2 * STEPS_PER_DAY;
+        assert_eq!(calm[..day], drifted[..day]);
+        let differs = |row: usize| calm[row].iter().zip(&drifted[row]).any(|(a, b)| (a - b).abs() > 5.0);
+        assert!((day..calm.len()).all(differs));
+    }
+
+    #[test]
     fn incidents_show_in_the_speeds() {
-        let calm = TrafficOptions { sensors: 48, days: 3, seed: 4, incidents_per_day: 0.0 };
+        let calm =
+            TrafficOptions { sensors: 48, days: 3, seed: 4, incidents_per_day: 0.0, ..Default::default() };
         let (mut with, mut without) =
             (traffic(&TrafficOptions { incidents_per_day: 1.0, ..calm }), traffic(&calm));
         assert!(with.incidents().len() > 3 && without.incidents().is_empty());

@@ -1,0 +1,253 @@
+//! What archives can be coded with, and what each choice would lead to.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Result;
+use super::choose::Tried;
+use super::codebook::Codebook;
+use super::data_file_writer::Settings;
+use super::dictionary_file::{self, Description};
+use super::learn::{LEARNED_LAMBDA, Lambda, LearnSettings, Learned, Material, Width};
+use super::quantiser::Bound;
+use super::trial::{Effort, Outcome, Trials};
+use crate::math::search::{Goal, Ladder};
+use crate::math::{MathError, Observer, Progress};
+
+/// A way to reach a goal.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Family {
+    /// Codes alone: the knob is their penalty.
+    Codes,
+    /// Codes and residuals: the knob is the bound of the residuals.
+    Residuals,
+    /// Codes and residuals under the bound that was asked for: there is no knob.
+    Bounded(Bound),
+}
+
+/// The ladders, in the order in which they are climbed.
+pub(super) const ATOMS: usize = 0;
+pub(super) const LAMBDA: usize = 1;
+pub(super) const WEIGHTS: usize = 2;
+pub(super) const WIDTH: usize = 3;
+pub(super) const SCALE: usize = 4;
+pub(super) const LADDERS: usize = 5;
+
+const ATOM_RUNGS: [usize; 18] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512];
+/// Distinct signals that an atom needs to be learned from.
+const SIGNALS_PER_ATOM: usize = 3;
+/// Signals that an atom should serve to be worth its bytes, at first sight.
+const FIRST_SIGNALS_PER_ATOM: u64 = 32;
+/// The same for codes alone without a target.
+const USUAL_SIGNALS_PER_ATOM: u64 = 8;
+const FIRST_ATOMS: Range<u64> = 4..64;
+const LAMBDA_RUNGS: [f64; 6] = [0.8, 0.4, 0.2, 0.1, 0.05, 0.02];
+const WEIGHT_RUNGS: [i16; 4] = [1, 2, 4, 8];
+const WIDTH_RUNGS: [Width; 4] = [Width::Linear, Width::Median(2.0), Width::Median(1.0), Width::Median(0.5)];
+/// Positions of the knob: penalties from 0.8 on, each half of the one before, down to 0.0125.
+const CODES_POSITIONS: usize = 7;
+const FIRST_CODES_POSITION: f64 = 1.0;
+/// Bounds from the largest deviation on, each half of the one before.
+const RESIDUAL_POSITIONS: usize = 18;
+/// The description of what was asked for and promised, about.
+const PROMISE_BYTES: usize = 90;
+
+/// Rungs of atoms and width, scales, and how well.
+type LearnedKey = (usize, usize, Vec<u64>, Effort);
+/// Whoever comes first learns; others wait.
+type LearnedSlot = Arc<Mutex<Option<Option<Arc<Learned>>>>>;
+
+/// All that can be chosen for one table.
+pub(super) struct Candidates<'a> {
+    pub material: &'a Material,
+    pub trials: &'a Trials,
+    pub settings: &'a LearnSettings,
+    group_sensors: usize,
+    observer: &'a dyn Observer,
+    learned: Mutex<HashMap<LearnedKey, LearnedSlot>>,
+    widths: Vec<Width>,
+    lambdas: Vec<Lambda>,
+    atoms: Vec<usize>,
+}
+
+/// What a choice leads to.
+pub(super) struct Measurement {
+    pub codebook: Arc<Codebook>,
+    pub outcome: Outcome,
+    pub tried: Tried,
+}
+
+impl<'a> Candidates<'a> {
+    pub fn new(
+        material: &'a Material,
+        trials: &'a Trials,
+        settings: &'a LearnSettings,
+        group_sensors: usize,
+        observer: &'a dyn Observer,
+    ) -> Self {
+        let widths = match (settings.kernel.as_deref(), settings.sigma) {
+            (None | Some("rbf"), Some(sigma)) => vec![Width::Given(sigma)],
+            (None, None) => WIDTH_RUNGS.to_vec(),
+            (Some("rbf"), None) => WIDTH_RUNGS[1..].to_vec(),
+            (Some(_), _) => vec![Width::Asked],
+        };
+        let lambdas = match settings.lambda {
+            Some(lambda) => vec![Lambda::Given(lambda)],
+            None => LAMBDA_RUNGS.map(Lambda::Share).to_vec(),
+        };
+        let atoms = match settings.atoms {
+            Some(atoms) => vec![atoms],
+            None => {
+                let most = (material.signals() / SIGNALS_PER_ATOM).max(1);
+                ATOM_RUNGS.into_iter().filter(|atoms| *atoms <= most).collect()
+            }
+        };
+        let learned = Mutex::default();
+        Self { material, trials, settings, group_sensors, observer, learned, widths, lambdas, atoms }
+    }
+
+    /// The rung for one atom to so many signals.
+    fn atoms_for(&self, signals_per_atom: u64) -> usize {
+        let wanted = (self.trials.signals / signals_per_atom).clamp(FIRST_ATOMS.start, FIRST_ATOMS.end);
+        self.atoms.iter().rposition(|atoms| *atoms as u64 <= wanted).unwrap_or(0)
+    }
+
+    /// The ladders of a family.
+    pub fn ladders(&self, family: Family) -> Vec<Ladder> {
+        let ladder = |rungs, start, stride| Ladder { rungs, start, stride };
+        let (lambdas, widths) = (&self.lambdas, &self.widths);
+        let lambda = lambdas.iter().position(|l| *l == Lambda::Share(LEARNED_LAMBDA)).unwrap_or(0);
+        let width = widths.iter().position(|w| *w == Width::Median(1.0)).unwrap_or(0);
+        let signals_per_atom = match family {
+            Family::Bounded(Bound::None) => USUAL_SIGNALS_PER_ATOM,
+            _ => FIRST_SIGNALS_PER_ATOM,
+        };
+        let mut ladders = vec![Ladder::FIXED; LADDERS];
+        ladders[ATOMS] = ladder(self.atoms.len(), self.atoms_for(signals_per_atom), 2);
+        if family != Family::Codes {
+            ladders[LAMBDA] = ladder(lambdas.len(), lambda, 1);
+        }
+        ladders[WEIGHTS] = ladder(WEIGHT_RUNGS.len(), 0, 2);
+        ladders[WIDTH] = ladder(widths.len(), width, 1);
+        ladders[SCALE] = ladder(2, 0, 1);
+        ladders
+    }
+
+    /// Whole positions of a family's knob.
+    pub fn positions(&self, family: Family) -> usize {
+        match family {
+            // A penalty that is set leaves no knob to turn.
+            Family::Codes if self.settings.lambda.is_none() => CODES_POSITIONS,
+            Family::Residuals => RESIDUAL_POSITIONS,
+            _ => 1,
+        }
+    }
+
+    /// Where the knob is likely to stand.
+    pub fn first_knob(&self, family: Family, goal: Goal) -> f64 {
+        let largest = self.material.largest_deviation();
+        match (family, goal) {
+            (Family::Codes, _) => FIRST_CODES_POSITION,
+            // Rounded evenly, values are off by half of the bound in the mean.
+            (_, Goal::Nmae(nmae)) => (largest / (2.5 * nmae * self.material.mean_size())).log2().max(0.0),
+            _ => 4.0,
+        }
+    }
+
+    pub fn bound(&self, family: Family, knob: f64) -> Bound {
+        match family {
+            Family::Codes => Bound::None,
+            Family::Bounded(bound) => bound,
+            Family::Residuals => {
+                let bound = self.material.largest_deviation() * (-knob).exp2();
+                // Where nothing varies any bound will do.
+                Bound::MaxError(if bound > 0.0 && bound.is_finite() { rounded(bound) } else { 1.0 })
+            }
+        }
+    }
+
+    fn lambda(&self, family: Family, rungs: &[usize], knob: f64) -> Lambda {
+        match (family, self.lambdas[rungs[LAMBDA]]) {
+            (Family::Codes, Lambda::Share(_)) => Lambda::Share(rounded(LAMBDA_RUNGS[0] * (-knob).exp2())),
+            (_, lambda) => lambda,
+        }
+    }
+
+    /// A dictionary that was learned before, or is now; `None` where there is nothing to learn.
+    fn learned(&self, rungs: &[usize], scales: Vec<f64>, effort: Effort) -> Result<Option<Arc<Learned>>> {
+        let bits = scales.iter().map(|scale| scale.to_bits()).collect();
+        let key = (rungs[ATOMS], rungs[WIDTH], bits, effort);
+        let slot = {
+            let mut slots = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+            slots.entry(key).or_default().clone()
+        };
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = slot.as_ref() {
+            return Ok(known.clone());
+        }
+        let (atoms, width) = (self.atoms[rungs[ATOMS]], self.widths[rungs[WIDTH]]);
+        let learned = self.material.learn(atoms, width, scales, effort, self.settings, self.observer)?;
+        Ok(slot.insert(learned.map(Arc::new)).clone())
+    }
+
+    fn codebook(&self, family: Family, rungs: &[usize], knob: f64, effort: Effort) -> Result<Codebook> {
+        let bound = self.bound(family, knob);
+        let scales = self.material.scales(bound, rungs[SCALE] == 1);
+        let made = match self.learned(rungs, scales, effort)? {
+            Some(learned) => {
+                let lambda = self.lambda(family, rungs, knob);
+                self.material.codebook(&learned, lambda, WEIGHT_RUNGS[rungs[WEIGHTS]], bound)?
+            }
+            None => None,
+        };
+        match made {
+            Some(codebook) => Ok(codebook),
+            None => self.material.blank(bound),
+        }
+    }
+
+    /// What a choice leads to; `record` is what the dictionary will tell about the search.
+    pub fn measure(
+        &self,
+        family: Family,
+        rungs: &[usize],
+        knob: f64,
+        effort: Effort,
+        record: Vec<Tried>,
+    ) -> Result<Measurement> {
+        // Learning asks whether to go on; so does measuring, which may go on for as long.
+        let progress = Progress { round: 0, max_rounds: 0, objective: 0.0, nonzeros: 0 };
+        if self.observer.on_round(&progress).is_break() {
+            return Err(MathError::Cancelled.into());
+        }
+        let bound = self.bound(family, knob);
+        let codebook = Arc::new(self.codebook(family, rungs, knob, effort)?);
+        let settings = Settings { codebook: codebook.clone(), bound, group_sensors: self.group_sensors };
+        let (layout, series) = (self.material.table.layout.clone(), self.material.table.series.clone());
+        let mut description = Description::new(&codebook, layout, series, bound, self.trials.signals);
+        description.search = record;
+        let dictionary = dictionary_file::write(&codebook, &description)?.len() + PROMISE_BYTES;
+        let outcome = self.trials.run(&settings, dictionary, effort)?;
+        let sigma = codebook.kernel().parameters().into_iter().find(|(name, _)| *name == "sigma");
+        let measured = outcome.measured();
+        let tried = Tried {
+            atoms: self.atoms[rungs[ATOMS]],
+            kernel: codebook.kernel().name().to_string(),
+            sigma: sigma.map(|(_, sigma)| rounded(sigma)),
+            lambda: rounded(codebook.lambda()),
+            weight_step: codebook.weight_step(),
+            scaled: codebook.scales().iter().any(|scale| *scale != 1.0),
+            max_error: if let Bound::MaxError(bound) = bound { Some(bound) } else { None },
+            bytes: measured.bytes as u64,
+            nmae: rounded(measured.nmae),
+        };
+        Ok(Measurement { codebook, outcome, tried })
+    }
+}
+
+/// To three digits: what is recorded and promised should be readable. JSON has no infinities.
+fn rounded(value: f64) -> f64 {
+    let value = value.min(f64::MAX);
+    format!("{value:.2e}").parse().ok().filter(|rounded: &f64| rounded.is_finite()).unwrap_or(value)
+}
