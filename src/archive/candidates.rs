@@ -207,6 +207,11 @@ impl<'a> Candidates<'a> {
         }
     }
 
+    /// How files are written with a codebook.
+    pub fn settings_of(&self, codebook: Arc<Codebook>, bound: Bound) -> Settings {
+        Settings { codebook, bound, group_sensors: self.group_sensors }
+    }
+
     /// What a choice leads to; `record` is what the dictionary will tell about the search.
     pub fn measure(
         &self,
@@ -223,7 +228,7 @@ impl<'a> Candidates<'a> {
         }
         let bound = self.bound(family, knob);
         let codebook = Arc::new(self.codebook(family, rungs, knob, effort)?);
-        let settings = Settings { codebook: codebook.clone(), bound, group_sensors: self.group_sensors };
+        let settings = self.settings_of(codebook.clone(), bound);
         let (layout, series) = (self.material.table.layout.clone(), self.material.table.series.clone());
         let mut description = Description::new(&codebook, layout, series, bound, self.trials.signals);
         description.search = record;

@@ -85,8 +85,20 @@ pub(super) struct Chosen {
 
 /// A dictionary is not worth its while where it saves less than a twentieth.
 const WORTHWHILE: f64 = 0.95;
+/// What must be saved beside rounding alone, where a dictionary does not.
+const FROM_ROUNDING: f64 = 0.2;
 /// Where sensors deviate from their means by less, they are constant but for rounding.
 const NO_SPREAD: f64 = 1e-9;
+/// Archives with a bound are added to, and their dictionary serves what is added: only this share of it counts as
+/// a cost of the rows that are there. Targets are about these rows, and count all of it.
+const GROWING: f64 = 0.25;
+/// Mean errors that a dictionary is judged at, as parts of what predicting the mean would leave: codes that know
+/// nothing do not get there.
+const PARTS_OF_SPREAD: [f64; 2] = [2.0, 3.0];
+/// Codes of rows that were not learned from may leave so many times more than those of the others.
+const CARRIES_OVER: f64 = 2.0;
+/// The penalty that this is judged at.
+const USUAL_KNOB: f64 = 2.0;
 /// Estimated costs up to this factor apart may turn out the other way round.
 const CLOSE: f64 = 1.15;
 /// Fewer signals cannot be learned from and checked.
@@ -97,12 +109,15 @@ struct Space {
     family: Family,
     search: Search,
     tried: Vec<(Vec<usize>, Tried)>,
+    /// How much of the dictionary's bytes counts.
+    dictionary_share: f64,
 }
 
 impl Space {
     fn new(candidates: &Candidates<'_>, family: Family) -> Self {
         let search = Search::new(candidates.ladders(family), candidates.positions(family));
-        Self { family, search, tried: Vec::new() }
+        let dictionary_share = if let Family::Bounded(_) = family { GROWING } else { 1.0 };
+        Self { family, search, tried: Vec::new(), dictionary_share }
     }
 
     fn climb(
@@ -112,12 +127,15 @@ impl Space {
         start: Option<&Found>,
         axes: Range<usize>,
     ) -> Result<Found> {
-        let Self { family, search, tried } = self;
+        let Self { family, search, tried, dictionary_share } = self;
         let hint = candidates.first_knob(*family, goal);
         search.best(goal, start, hint, axes, &mut |rungs, knob| {
             let measured = candidates.measure(*family, rungs, knob, Effort::Rough, Vec::new())?;
             tried.push((rungs.to_vec(), measured.tried));
-            Ok(measured.outcome.measured())
+            let outcome = measured.outcome;
+            let mut counted = outcome.measured();
+            counted.bytes -= (1.0 - *dictionary_share) * outcome.dictionary_bytes;
+            Ok(counted)
         })
     }
 
@@ -192,8 +210,8 @@ impl<'a> Chooser<'a> {
         finish(&self.candidates, Goal::Smallest, space.family, &found, &record)
     }
 
-    /// Whether a dictionary pays at all: why not, if it does not.
-    pub fn verdict(&mut self) -> Result<Option<String>> {
+    /// Whether a dictionary pays at all: why not, if it does not. Nothing else can be chosen afterwards.
+    pub fn verdict(mut self, learned_from: &Trials) -> Result<Option<String>> {
         if self.candidates.settings.atoms.is_some() {
             return Ok(None);
         }
@@ -209,28 +227,54 @@ impl<'a> Chooser<'a> {
                 "all signals are alike: Parquet holds them in {source_bytes} bytes already"
             )));
         }
-        // A third of what predicting the mean would leave: codes that know nothing do not get there, and
-        // residuals need not be fine.
-        let goal = Goal::Nmae(spread / 3.0);
-        let [(_, with), _] = self.both(goal)?;
-        let mut single = Found { knob: self.candidates.first_knob(Family::Residuals, goal), ..with.clone() };
-        single.rungs = self.residuals.search.ladders().iter().map(|ladder| ladder.start).collect();
-        (single.rungs[ATOMS], single.rungs[LAMBDA]) = (0, 0);
-        let without = self.residuals.climb(&self.candidates, goal, Some(&single), 0..0)?;
-        if with.cost > WORTHWHILE * source_bytes as f64 {
-            return Ok(Some(format!(
-                "Parquet holds the table in {source_bytes} bytes already, and even a coarse archive would take {:.0}",
-                with.cost
-            )));
+        // It is about what signals have in common, not about how many there are.
+        (self.codes.dictionary_share, self.residuals.dictionary_share) = (GROWING, GROWING);
+        if let Some(reason) = self.does_not_carry_over(learned_from)? {
+            return Ok(Some(reason));
         }
-        if with.excess > 1.0 || with.cost > WORTHWHILE * without.cost {
-            let saved = 100.0 * (1.0 - with.cost / without.cost).max(0.0);
-            return Ok(Some(format!(
-                "the signals have too little in common, as noise or independent random walks have: on rows that were not \
-                 learned from a dictionary saves {saved:.0} %"
-            )));
+        let mut saved = 0.0f64;
+        for part in PARTS_OF_SPREAD {
+            let goal = Goal::Nmae(spread / part);
+            let [(_, with), _] = self.both(goal)?;
+            let mut single =
+                Found { knob: self.candidates.first_knob(Family::Residuals, goal), ..with.clone() };
+            single.rungs = self.residuals.search.ladders().iter().map(|ladder| ladder.start).collect();
+            (single.rungs[ATOMS], single.rungs[LAMBDA]) = (0, 0);
+            let without = self.residuals.climb(&self.candidates, goal, Some(&single), 0..0)?;
+            let rounded = match self.candidates.bound(Family::Residuals, without.knob) {
+                Bound::MaxError(bound) => self.candidates.material.rounded_bits(bound) / 8.0 * signals as f64,
+                _ => 0.0,
+            };
+            if with.excess <= 1.0 {
+                saved = saved.max(1.0 - with.cost / rounded.max(1.0));
+            }
+            if saved > FROM_ROUNDING || with.cost < WORTHWHILE * without.cost {
+                return Ok(None);
+            }
         }
-        Ok(None)
+        Ok(Some(format!(
+            "the signals have too little in common, as noise has: on rows that were not learned from Sparrow takes {:.0} % less \
+             than rounding every value would",
+            100.0 * saved
+        )))
+    }
+
+    /// Whether codes are far worse on rows that were not learned from, as they are for random walks.
+    fn does_not_carry_over(&self, learned_from: &Trials) -> Result<Option<String>> {
+        let rungs: Vec<usize> = self.codes.search.ladders().iter().map(|ladder| ladder.start).collect();
+        let measured =
+            self.candidates.measure(Family::Codes, &rungs, USUAL_KNOB, Effort::Rough, Vec::new())?;
+        let settings = self.candidates.settings_of(measured.codebook, Bound::None);
+        let (new, known) =
+            (measured.outcome.error.nmae(), learned_from.run(&settings, 0, Effort::Rough)?.error.nmae());
+        Ok((new > CARRIES_OVER * known).then(|| {
+            format!(
+                "what is learned from some rows does not carry over to others, as for random walks: there codes leave {:.1} % \
+                 of the values instead of {:.1} %",
+                100.0 * new,
+                100.0 * known
+            )
+        }))
     }
 
     /// Both ways to a goal, the better one first. They are searched at the same time.

@@ -168,10 +168,11 @@ pub async fn estimate(
         examples: Vec::new(),
     };
     let held_out = Trials::on_held_out(&material, &sampled);
+    let learned_from = Trials::on_learned(&material, &sampled);
     drop(sampled);
-    estimate.reason =
-        Chooser::new(&material, &held_out, &request.learn, group_sensors, observer).verdict()?;
-    drop(held_out);
+    let judge = Chooser::new(&material, &held_out, &request.learn, group_sensors, observer);
+    estimate.reason = judge.verdict(&learned_from)?;
+    drop((held_out, learned_from));
     let mut chooser = Chooser::new(&material, &trials, &request.learn, group_sensors, observer);
     for (i, aim) in request.aims.iter().enumerate() {
         let chosen = match aim {

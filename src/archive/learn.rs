@@ -1,5 +1,7 @@
 //! The dictionary of an archive, learned from some of its table's rows.
 
+use std::collections::HashMap;
+
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
@@ -137,6 +139,25 @@ impl Material {
         let off = rows.flat_map(|row| row.iter().zip(&means)).map(|(value, mean)| (value - mean).abs());
         let size = self.mean_size() * self.rows.len() as f64;
         if size > 0.0 { off.sum::<f64>() / size } else { 0.0 }
+    }
+
+    /// Bits that a signal takes if its values are rounded to within a bound and nothing else is known of them: the
+    /// entropy of every sensor by itself.
+    pub fn rounded_bits(&self, bound: f64) -> f64 {
+        let signals = self.signals() as f64;
+        let mut counts: HashMap<i64, u64> = HashMap::new();
+        let bits = (0..self.sensors).map(|sensor| {
+            counts.clear();
+            for value in self.rows.iter().skip(sensor).step_by(self.sensors) {
+                *counts.entry((value / (2.0 * bound)).round() as i64).or_insert(0) += 1;
+            }
+            let bits = counts.values().map(|count| {
+                let share = *count as f64 / signals;
+                -share * share.log2()
+            });
+            bits.sum::<f64>()
+        });
+        bits.sum()
     }
 
     /// What to divide sensors by before they are compared: their deviations where these differ by orders of

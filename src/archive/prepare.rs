@@ -46,7 +46,9 @@ pub(super) async fn learn(
     let kept = match request.bound {
         Bound::None => {
             let held_out = Trials::on_held_out(&material, &sampled);
-            Chooser::new(&material, &held_out, &request.learn, group_sensors, observer).verdict()?
+            let learned_from = Trials::on_learned(&material, &sampled);
+            Chooser::new(&material, &held_out, &request.learn, group_sensors, observer)
+                .verdict(&learned_from)?
         }
         _ => None,
     };

@@ -10,6 +10,7 @@ use super::data_file_writer::{DataFileWriter, Settings};
 use super::error_sums::ErrorSums;
 use super::layout::{Layout, Table};
 use super::learn::Material;
+use super::quantiser::Bound;
 use super::sampled::Sampled;
 use super::work::{Placed, place_rows};
 use crate::math::search::Measured;
@@ -29,6 +30,10 @@ const HELD_OUT_RUNS: usize = 8;
 /// Sensors that are shown, and signals of them.
 const EXAMPLES: usize = 4;
 const EXAMPLE_SIGNALS: usize = 600;
+
+/// Parts that errors are compared between, and how much their deviation counts.
+const PARTS: usize = 8;
+const UNEVENNESS: f64 = 0.5;
 
 /// How much is coded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -68,6 +73,8 @@ pub(super) struct Outcome {
     covered: f64,
     /// What codes leave of rows held out, chunk by chunk.
     pub left: Vec<Left>,
+    /// How much the errors of parts of the table differ, where there are no residuals.
+    unevenness: f64,
 }
 
 /// A sensor over some rows, as it was and as it comes back.
@@ -88,7 +95,8 @@ impl Outcome {
     }
 
     pub fn measured(&self) -> Measured {
-        let nmae = self.nmae().max(self.held_out.nmae() / HELD_OUT_ALLOWANCE);
+        // Where some parts are expressed badly, others that were not looked at may be, too.
+        let nmae = self.nmae().max(self.held_out.nmae() / HELD_OUT_ALLOWANCE) + UNEVENNESS * self.unevenness;
         Measured { bytes: self.bytes, nmae, max_error: self.error.max }
     }
 }
@@ -105,6 +113,11 @@ impl Trials {
     pub fn on_held_out(material: &Material, sampled: &Sampled) -> Self {
         let blocks = placed(material, sampled.held_out.as_deref().unwrap_or(&sampled.blocks));
         Self::of(material, sampled, blocks, None)
+    }
+
+    /// The same on the rows that were learned from.
+    pub fn on_learned(material: &Material, sampled: &Sampled) -> Self {
+        Self::of(material, sampled, placed(material, &sampled.learned), None)
     }
 
     fn of(
@@ -180,6 +193,7 @@ impl Trials {
             held_out: sum(unseen),
             covered: if self.held_out.is_some() { 1.0 } else { 0.0 },
             left: unseen.iter().flat_map(|block| block.left.iter().copied()).collect(),
+            unevenness: if settings.bound == Bound::None { deviation_of_parts(of_blocks) } else { 0.0 },
         })
     }
 }
@@ -199,6 +213,20 @@ impl Trials {
         };
         Ok((0..count).map(example).collect())
     }
+}
+
+/// The standard deviation of what codes leave of parts of the table, as NMAE.
+fn deviation_of_parts(coded: &[CodedBlock]) -> f64 {
+    let left: Vec<Left> = coded.iter().flat_map(|block| block.left.iter().copied()).collect();
+    let share = |chunks: &[Left]| {
+        let mut sum = Left::default();
+        chunks.iter().for_each(|left| sum.merge(left));
+        sum.share()
+    };
+    let parts = left.chunks(left.len().div_ceil(PARTS).max(1));
+    let (all, count) = (share(&left), parts.len().max(1) as f64);
+    let deviation = (parts.map(|part| (share(part) - all).powi(2)).sum::<f64>() / count).sqrt();
+    if deviation.is_finite() { deviation } else { 0.0 }
 }
 
 fn placed(material: &Material, batches: &[RecordBatch]) -> Vec<Placed> {
