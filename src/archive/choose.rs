@@ -314,6 +314,6 @@ fn finish(
     // Cannot be absent: tuning measures at least once.
     let (knob, Measurement { codebook, outcome, .. }) =
         best.ok_or_else(|| ArchiveError::corrupt("nothing was measured"))?;
-    let promise = Promise::new(&outcome, candidates.trials);
+    let promise = Promise::new(&outcome);
     Ok(Chosen { codebook, bound: candidates.bound(family, knob), promise, outcome, tried: record })
 }

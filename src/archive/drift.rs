@@ -5,10 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::block::Left;
-use super::trial::{Outcome, Trials};
+use super::block::{CHUNK, Left};
+use super::trial::Outcome;
 
-/// Files may deviate by so many standard deviations of parts of their size,
+/// A file may leave so many standard deviations more than promised,
 const DEVIATIONS: f64 = 3.0;
 /// at least by this factor, and at most by that one.
 const NARROWEST: f64 = 1.25;
@@ -19,8 +19,8 @@ const WIDEST: f64 = 3.0;
 pub struct Promise {
     /// What codes leave of values, as NMAE.
     pub left: f64,
-    /// What they may leave of a file's values.
-    pub limit: f64,
+    /// The standard deviation of that between runs of 64 signals.
+    pub deviation: f64,
     /// The mean error of the archive.
     pub nmae: f64,
     /// The mean error of rows that were held out.
@@ -49,27 +49,27 @@ pub struct Drift {
 }
 
 impl Promise {
-    pub(super) fn new(outcome: &Outcome, trials: &Trials) -> Self {
+    pub(super) fn new(outcome: &Outcome) -> Self {
         let mut all = Left::default();
         outcome.left.iter().for_each(|left| all.merge(left));
-        let file_chunks = trials.signals / trials.files.max(1) / super::block::CHUNK as u64;
-        let part = (file_chunks as usize).clamp(1, (outcome.left.len() / 4).max(1));
-        let shares: Vec<f64> = outcome
-            .left
-            .chunks(part)
-            .map(|chunks| {
-                let mut sum = Left::default();
-                chunks.iter().for_each(|left| sum.merge(left));
-                sum.share()
-            })
-            .collect();
         let left = all.share();
-        let count = shares.len().max(1) as f64;
-        let deviation = (shares.iter().map(|share| (share - left).powi(2)).sum::<f64>() / count).sqrt();
-        let limit = (left + DEVIATIONS * deviation).max(NARROWEST * left).min(WIDEST * left);
-        let [left, limit, nmae, held_out_nmae] =
-            [left, limit, outcome.nmae(), outcome.held_out.nmae()].map(|share| share.min(f64::MAX));
-        Self { left, limit, nmae, held_out_nmae }
+        let squares = outcome.left.iter().map(|chunk| (chunk.share() - left).powi(2));
+        let deviation = (squares.sum::<f64>() / outcome.left.len().max(1) as f64).sqrt();
+        let [left, deviation, nmae, held_out_nmae] =
+            [left, deviation, outcome.nmae(), outcome.held_out.nmae()].map(|share| share.min(f64::MAX));
+        Self { left, deviation, nmae, held_out_nmae }
+    }
+
+    /// What codes may leave of a file with so many signals: long files are nearer to the mean.
+    pub fn limit(&self, signals: u64) -> f64 {
+        let chunks = (signals as f64 / CHUNK as f64).max(1.0);
+        let limit = self.left + DEVIATIONS * self.deviation / chunks.sqrt();
+        limit.max(NARROWEST * self.left).min(WIDEST * self.left).min(f64::MAX)
+    }
+
+    /// Signals of which codes leave more than this are unusual: where they begin to prevail is the change.
+    fn threshold(&self) -> f64 {
+        (self.left + self.deviation).max(NARROWEST * self.left).min(f64::MAX)
     }
 }
 
@@ -86,12 +86,17 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Adds some signals; `place` says where they begin.
-    pub fn add(&mut self, left: &Left, limit: f64, place: impl FnOnce() -> (u64, Option<String>)) {
+    pub fn add(
+        &mut self,
+        left: &Left,
+        promise: Option<&Promise>,
+        place: impl FnOnce() -> (u64, Option<String>),
+    ) {
         if std::mem::take(&mut self.waiting) || self.all == Left::default() {
             self.since = place();
         }
         self.all.merge(left);
-        self.sum += left.error - limit * left.value;
+        self.sum += left.error - promise.map_or(0.0, Promise::threshold) * left.value;
         if self.sum < self.lowest {
             self.lowest = self.sum;
             self.waiting = true;
@@ -104,14 +109,14 @@ impl Watch {
     }
 
     /// Whether the file has left the band.
-    pub fn drift(&self, file: &str, promise: &Promise) -> Option<Drift> {
-        let left = self.all.share();
+    pub fn drift(&self, file: &str, signals: u64, promise: &Promise) -> Option<Drift> {
+        let (left, limit) = (self.all.share(), promise.limit(signals));
         let (since_row, since) = self.since.clone();
-        (left > promise.limit).then(|| Drift {
+        (left > limit).then(|| Drift {
             file: file.to_string(),
             left,
             promised: promise.left,
-            limit: promise.limit,
+            limit,
             since_row,
             since,
             generation: None,

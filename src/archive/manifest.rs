@@ -87,6 +87,9 @@ pub struct FileEntry {
     /// What its codes leave of its values, as NMAE, before residuals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<f64>,
+    /// What they may leave of it; more is a drift.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_limit: Option<f64>,
     pub(crate) error: ErrorSums,
 }
 

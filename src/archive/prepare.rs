@@ -110,7 +110,7 @@ pub(super) async fn take_over(
         let trials = Trials::new(&material, &sampled);
         let settings = Settings { codebook: codebook.clone(), bound: request.bound, group_sensors };
         let outcome = trials.run(&settings, 0, Effort::Full)?;
-        description.promise = Some(Promise::new(&outcome, &trials));
+        description.promise = Some(Promise::new(&outcome));
     }
     Ok(Generation { codebook, description })
 }

@@ -179,7 +179,8 @@ impl Work<'_> {
         };
         match &file.coded {
             Some(coded) if coded.footer.source == source.identity() => {
-                let (error, left) = (coded.footer.error, coded.footer.left);
+                let signals = coded.footer.row_groups.iter().map(|group| group.signals as u64).sum();
+                let (error, left) = (coded.footer.error, coded.footer.left.map(|left| (left, signals)));
                 Ok(Some(self.entry(source, length, hash, &footer, error, left, None)))
             }
             None if footer == source.footer && length == source.bytes => {
@@ -199,9 +200,10 @@ impl Work<'_> {
         hash: String,
         footer: &[u8],
         error: ErrorSums,
-        left: Option<f64>,
+        left: Option<(f64, u64)>,
         stored: Option<Vec<Vec<String>>>,
     ) -> FileEntry {
+        let promise = self.generation.description.promise;
         FileEntry {
             path: source.input.name.clone(),
             rows: source.rows,
@@ -213,7 +215,8 @@ impl Work<'_> {
             source: source.identity(),
             stored,
             generation: self.number,
-            left,
+            left: left.map(|(left, _)| left),
+            left_limit: left.zip(promise).map(|((_, signals), promise)| promise.limit(signals)),
             error,
         }
     }
@@ -238,13 +241,13 @@ impl Work<'_> {
         }
         let upload = self.store.put_multipart(&path).await?;
         let mut output = Output::new(WriteMultipart::new(upload));
-        let mut watch = Watch::default();
-        match self.blocks(source, &table, &mut output, promise.as_ref(), &mut watch).await {
+        let (mut watch, mut signals) = (Watch::default(), 0);
+        match self.blocks(source, &table, &mut output, promise.as_ref(), &mut watch, &mut signals).await {
             Ok((footer, error)) if output.length <= worthwhile(source.bytes) || source.rows == 0 => {
                 let (length, hash) = (output.length, output.hash());
                 output.upload.finish().await?;
-                let left = Some(watch.left().share());
-                let drift = promise.and_then(|promise| watch.drift(&source.input.name, &promise));
+                let left = Some((watch.left().share(), signals));
+                let drift = promise.and_then(|promise| watch.drift(&source.input.name, signals, &promise));
                 Ok((self.entry(source, length, hash, &footer, error, left, None), drift))
             }
             Ok(_) => {
@@ -266,10 +269,10 @@ impl Work<'_> {
         output: &mut Output,
         promise: Option<&Promise>,
         watch: &mut Watch,
+        signals: &mut u64,
     ) -> Result<(Bytes, ErrorSums)> {
         let settings = self.settings();
         let sensors = settings.codebook.sensors();
-        let limit = promise.map_or(f64::INFINITY, |promise| promise.limit);
         if let Some(fixed) = table.fixed_sensors().filter(|fixed| *fixed != sensors) {
             return Err(ArchiveError::layout(format!("{fixed} sensors, but the dictionary has {sensors}")));
         }
@@ -303,9 +306,10 @@ impl Work<'_> {
                     none => none.insert(new_writer(Some(&rows))?),
                 };
                 output.write(writer.write(&rows, &placement, &block)?).await?;
+                *signals += placement.signals() as u64;
                 for (chunk, left) in block.left.iter().enumerate() {
                     let row = placement.first_rows.get(chunk * block::CHUNK).copied().unwrap_or(0);
-                    watch.add(left, limit, || (done + row as u64, time_of(table, &rows, row)));
+                    watch.add(left, promise, || (done + row as u64, time_of(table, &rows, row)));
                 }
                 done += rows.num_rows() as u64;
                 self.progress.rows += rows.num_rows() as u64;

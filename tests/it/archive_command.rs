@@ -337,6 +337,16 @@ fn decompress_replaces_nothing_but_tables() {
 }
 
 #[test]
+fn paths_may_go_up() {
+    let folder = Folder::new();
+    folder.traffic("a/t.parquet", "list", 1);
+    let (input, archive) = (folder.path("a/../a/t.parquet"), folder.path("a/../archive"));
+    assert_eq!(ok(&["compress", &input, "-o", &archive, "--max-error", "1"])["files"], 1);
+    ok(&["verify", &archive, "--against", &input]);
+    assert!(Path::new(&folder.path("archive/archive.json")).is_file());
+}
+
+#[test]
 fn tables_of_an_archive_have_the_same_columns() {
     let folder = Folder::new();
     let first = folder.traffic("in/a.parquet", "list", 1);

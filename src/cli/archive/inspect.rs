@@ -55,13 +55,12 @@ impl InspectArguments {
         report.add("history", serde_json::to_value(archive.history())?);
         let files = archive.files().iter().map(|file| {
             let error = file.error();
-            let limit = archive.promise(file.generation).map(|promise| promise.limit);
             json!({
                 "path": file.path, "rows": file.rows, "bytes": file.bytes, "source_bytes": file.source_bytes,
                 "stored_as_it_was": file.stored.is_some(),
                 "max_error": error.max, "nmae": error.nmae, "nrmse": error.nrmse,
-                "generation": file.generation, "left_by_codes": file.left,
-                "drifted": file.left.zip(limit).map(|(left, limit)| left > limit),
+                "generation": file.generation, "left_by_codes": file.left, "left_limit": file.left_limit,
+                "drifted": file.left.zip(file.left_limit).map(|(left, limit)| left > limit),
             })
         });
         report.add("data_files", files.collect::<Vec<_>>());

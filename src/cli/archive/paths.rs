@@ -25,9 +25,17 @@ pub(super) fn local_path(text: &str) -> Result<PathBuf> {
     }
 }
 
+/// The path as an object store knows it, which has no `..`.
 pub(super) fn store_path(path: &Path) -> Result<StorePath> {
-    let absolute = std::path::absolute(path).with_context(|| format!("{}", path.display()))?;
-    Ok(StorePath::from_absolute_path(&absolute)?)
+    let context = || format!("{}", path.display());
+    let absolute = std::path::absolute(path).with_context(context)?;
+    let known = match (absolute.canonicalize(), absolute.parent(), absolute.file_name()) {
+        (Ok(known), _, _) => known,
+        // What is not there yet is in a folder that is.
+        (Err(_), Some(folder), Some(name)) => folder.canonicalize().with_context(context)?.join(name),
+        (Err(error), _, _) => return Err(error).with_context(context),
+    };
+    Ok(StorePath::from_absolute_path(&known)?)
 }
 
 /// The Parquet files that arguments stand for, with their names in an archive.
