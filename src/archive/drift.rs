@@ -66,41 +66,21 @@ impl Promise {
         let limit = self.left + DEVIATIONS * self.deviation / chunks.sqrt();
         limit.max(NARROWEST * self.left).min(WIDEST * self.left).min(f64::MAX)
     }
-
-    /// Signals of which codes leave more than this are unusual: where they begin to prevail is the change.
-    fn threshold(&self) -> f64 {
-        (self.left + self.deviation).max(NARROWEST * self.left).min(f64::MAX)
-    }
 }
 
-/// Follows what codes leave of a file. The change is taken to be where the sum of what exceeds the limit was lowest.
+/// Follows what codes leave of a file.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     all: Left,
-    sum: f64,
-    lowest: f64,
-    /// Where the part after the lowest sum begins.
-    since: (u64, Option<String>),
-    waiting: bool,
+    /// Runs of signals: what is left of them, where they begin, and when.
+    runs: Vec<(Left, u64, Option<String>)>,
 }
 
 impl Watch {
-    /// Adds some signals; `place` says where they begin.
-    pub fn add(
-        &mut self,
-        left: &Left,
-        promise: Option<&Promise>,
-        place: impl FnOnce() -> (u64, Option<String>),
-    ) {
-        if std::mem::take(&mut self.waiting) || self.all == Left::default() {
-            self.since = place();
-        }
+    /// Adds some signals.
+    pub fn add(&mut self, left: &Left, row: u64, time: Option<String>) {
         self.all.merge(left);
-        self.sum += left.error - promise.map_or(0.0, Promise::threshold) * left.value;
-        if self.sum < self.lowest {
-            self.lowest = self.sum;
-            self.waiting = true;
-        }
+        self.runs.push((*left, row, time));
     }
 
     /// What codes leave of the file.
@@ -111,15 +91,28 @@ impl Watch {
     /// Whether the file has left the band.
     pub fn drift(&self, file: &str, signals: u64, promise: &Promise) -> Option<Drift> {
         let (left, limit) = (self.all.share(), promise.limit(signals));
-        let (since_row, since) = self.since.clone();
-        (left > limit).then(|| Drift {
-            file: file.to_string(),
-            left,
-            promised: promise.left,
-            limit,
-            since_row,
-            since,
-            generation: None,
-        })
+        if left <= limit {
+            return None;
+        }
+        let (since_row, since) = self.since(promise.left, limit);
+        let file = file.to_string();
+        Some(Drift { file, left, promised: promise.left, limit, since_row, since, generation: None })
+    }
+
+    /// Where the change is: half of what the changed part leaves beyond what was promised is the threshold, and
+    /// after the run up to which the sum of what is above it is lowest, it prevails.
+    fn since(&self, promised: f64, limit: f64) -> (u64, Option<String>) {
+        let mut changed = Left::default();
+        self.runs.iter().filter(|(left, ..)| left.share() > limit).for_each(|(left, ..)| changed.merge(left));
+        let threshold = (promised + changed.share()) / 2.0;
+        let (mut sum, mut lowest, mut first) = (0.0, 0.0, 0);
+        for (i, (left, ..)) in self.runs.iter().enumerate() {
+            sum += left.error - threshold * left.value;
+            if sum < lowest {
+                (lowest, first) = (sum, i + 1);
+            }
+        }
+        let run = self.runs.get(first).or(self.runs.first());
+        run.map_or((0, None), |(_, row, time)| (*row, time.clone()))
     }
 }

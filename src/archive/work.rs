@@ -17,7 +17,7 @@ use super::compress::{Job, JobObserver, JobProgress, JobReport};
 use super::data_file::DataFile;
 use super::data_file_writer::{DataFileWriter, Settings};
 use super::dictionary_file::Description;
-use super::drift::{Drift, Promise, Watch};
+use super::drift::{Drift, Watch};
 use super::error_sums::ErrorSums;
 use super::footer::{Footer, KEY};
 use super::layout::{Layout, Placement, Table};
@@ -242,7 +242,7 @@ impl Work<'_> {
         let upload = self.store.put_multipart(&path).await?;
         let mut output = Output::new(WriteMultipart::new(upload));
         let (mut watch, mut signals) = (Watch::default(), 0);
-        match self.blocks(source, &table, &mut output, promise.as_ref(), &mut watch, &mut signals).await {
+        match self.blocks(source, &table, &mut output, &mut watch, &mut signals).await {
             Ok((footer, error)) if output.length <= worthwhile(source.bytes) || source.rows == 0 => {
                 let (length, hash) = (output.length, output.hash());
                 output.upload.finish().await?;
@@ -267,7 +267,6 @@ impl Work<'_> {
         source: &Source,
         table: &Table,
         output: &mut Output,
-        promise: Option<&Promise>,
         watch: &mut Watch,
         signals: &mut u64,
     ) -> Result<(Bytes, ErrorSums)> {
@@ -309,7 +308,7 @@ impl Work<'_> {
                 *signals += placement.signals() as u64;
                 for (chunk, left) in block.left.iter().enumerate() {
                     let row = placement.first_rows.get(chunk * block::CHUNK).copied().unwrap_or(0);
-                    watch.add(left, promise, || (done + row as u64, time_of(table, &rows, row)));
+                    watch.add(left, done + row as u64, time_of(table, &rows, row));
                 }
                 done += rows.num_rows() as u64;
                 self.progress.rows += rows.num_rows() as u64;
