@@ -123,8 +123,17 @@ impl<'a> Candidates<'a> {
             Family::Bounded(Bound::None) => USUAL_SIGNALS_PER_ATOM,
             _ => FIRST_SIGNALS_PER_ATOM,
         };
+        let most = match family {
+            Family::Bounded(_) => {
+                let signals = self.trials.signals;
+                let most = (signals / USUAL_SIGNALS_PER_ATOM)
+                    .min(FIRST_ATOMS.end.max(signals / FIRST_SIGNALS_PER_ATOM));
+                self.atoms.iter().rposition(|atoms| *atoms as u64 <= most).unwrap_or(0) + 1
+            }
+            _ => self.atoms.len(),
+        };
         let mut ladders = vec![Ladder::FIXED; LADDERS];
-        ladders[ATOMS] = ladder(self.atoms.len(), self.atoms_for(signals_per_atom), 2);
+        ladders[ATOMS] = ladder(most, self.atoms_for(signals_per_atom).min(most - 1), 2);
         if family != Family::Codes {
             ladders[LAMBDA] = ladder(lambdas.len(), lambda, 1);
         }

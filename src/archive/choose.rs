@@ -91,7 +91,7 @@ const FROM_ROUNDING: f64 = 0.2;
 const NO_SPREAD: f64 = 1e-9;
 /// Archives with a bound are added to, and their dictionary serves what is added: only this share of it counts as
 /// a cost of the rows that are there. Targets are about these rows, and count all of it.
-const GROWING: f64 = 0.25;
+const GROWING: f64 = 0.15;
 /// Mean errors that a dictionary is judged at, as parts of what predicting the mean would leave: codes that know
 /// nothing do not get there.
 const PARTS_OF_SPREAD: [f64; 2] = [2.0, 3.0];

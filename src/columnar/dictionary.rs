@@ -61,9 +61,11 @@ struct SelectionRecord {
     ratio: f64,
     nmae: f64,
     max_error: f64,
-    /// Atoms, kernel, sigma, lambda, bytes, NMAE and largest error of each choice.
-    tried: Vec<(u64, String, Option<f64>, f64, u64, f64, f64)>,
+    tried: Vec<ChoiceRecord>,
 }
+
+/// Atoms, kernel, sigma, lambda, bytes, NMAE and largest error of a choice.
+type ChoiceRecord = (u64, String, Option<f64>, f64, u64, f64, f64);
 
 /// Writes a dictionary.
 pub fn dictionary_to_bytes(dictionary: &Dictionary) -> Result<Vec<u8>> {

@@ -109,6 +109,9 @@ impl Found {
     }
 }
 
+/// Measures what rungs lead to with the knob at a position.
+pub type Measure<'a, E> = dyn FnMut(&[usize], f64) -> Result<Measured, E> + 'a;
+
 /// Measurements of one space of parameters, shared by all goals that are searched in it.
 #[derive(Debug)]
 pub struct Search {
@@ -143,7 +146,7 @@ impl Search {
         start: Option<&Found>,
         hint: f64,
         axes: std::ops::Range<usize>,
-        measure: &mut dyn FnMut(&[usize], f64) -> Result<Measured, E>,
+        measure: &mut Measure<'_, E>,
     ) -> Result<Found, E> {
         let (rungs, knob) = match start {
             Some(found) => (found.rungs.clone(), found.knob),
@@ -166,7 +169,7 @@ impl Search {
         found: &mut Found,
         axis: usize,
         stride: usize,
-        measure: &mut dyn FnMut(&[usize], f64) -> Result<Measured, E>,
+        measure: &mut Measure<'_, E>,
     ) -> Result<(), E> {
         let Ladder { rungs, .. } = self.ladders[axis];
         // Long strides may step over a valley, so that one of them may fail.
@@ -200,7 +203,7 @@ impl Search {
         goal: Goal,
         rungs: Vec<usize>,
         hint: f64,
-        measure: &mut dyn FnMut(&[usize], f64) -> Result<Measured, E>,
+        measure: &mut Measure<'_, E>,
     ) -> Result<Found, E> {
         let last = self.positions - 1;
         if !self.visited.contains(&rungs) {

@@ -158,7 +158,7 @@ impl EstimateArguments {
             None => {
                 let best = estimate.ladder.iter().filter(|line| line.met && !line.stored_as_they_were);
                 let proposed = best.clone().find(|line| line.aim == Aim::Target(Target::Nmae(0.05)));
-                match proposed.or_else(|| best.clone().last()) {
+                match proposed.or_else(|| best.clone().next_back()) {
                     Some(line) => format!(
                         "It pays: {:.1} times smaller than the files at a mean error of {:.2} %.\n\n    {}",
                         estimate.source_bytes as f64 / line.bytes.max(1) as f64,
