@@ -120,7 +120,7 @@ impl<'a> Candidates<'a> {
         let lambda = lambdas.iter().position(|l| *l == Lambda::Share(LEARNED_LAMBDA)).unwrap_or(0);
         let width = widths.iter().position(|w| *w == Width::Median(1.0)).unwrap_or(0);
         let signals_per_atom = match family {
-            Family::Bounded(Bound::None) => USUAL_SIGNALS_PER_ATOM,
+            Family::Bounded(_) => USUAL_SIGNALS_PER_ATOM,
             _ => FIRST_SIGNALS_PER_ATOM,
         };
         let most = match family {

@@ -77,7 +77,7 @@ pub struct Tried {
 pub(super) struct Chosen {
     pub codebook: Arc<Codebook>,
     pub bound: Bound,
-    pub promise: Promise,
+    pub promise: Option<Promise>,
     pub outcome: Outcome,
     /// What was compared, in the order in which it was tried.
     pub tried: Vec<Tried>,

@@ -136,6 +136,7 @@ pub async fn compress(
     observer: &dyn JobObserver,
 ) -> Result<JobReport> {
     let bound = job.bound.check()?;
+    job.learn.check()?;
     if job.target.is_some() && bound != Bound::None {
         return Err(ArchiveError::layout("a target and a bound cannot both be given"));
     }
@@ -231,6 +232,7 @@ pub(super) async fn append(
 ) -> Result<JobReport> {
     let Existing { generation, number, schema, partitions } = existing;
     let (manifest, _) = current(store, folder).await?;
+    check_generation(&manifest, number)?;
     check_new(&manifest, inputs.iter().map(|input| input.name.as_str()))?;
     for input in inputs {
         if partition_names(&input.name) != partitions {
@@ -272,10 +274,8 @@ pub(super) async fn append(
     // Others may have added files meanwhile.
     let (mut manifest, _) = current(store, folder).await?;
     check_new(&manifest, report.files.iter().map(|file| file.path.as_str()))?;
-    if manifest.dictionaries().count() != number as usize + 1 {
-        return Err(ArchiveError::layout(
-            "another job has added a dictionary to this archive meanwhile; append the files again",
-        ));
+    if !work.later.is_empty() {
+        check_generation(&manifest, number)?;
     }
     manifest.later_dictionaries.extend(work.later);
     report.dictionary_bytes = manifest.dictionaries().map(|entry| entry.bytes).sum();
@@ -288,6 +288,14 @@ pub(super) async fn append(
 async fn current(store: &Arc<dyn ObjectStore>, folder: &Path) -> Result<(Manifest, u64)> {
     let found = Manifest::read(store.as_ref(), folder).await?;
     found.ok_or_else(|| ArchiveError::NotAnArchive(folder.to_string()))
+}
+
+/// Another job's dictionary must not be overwritten, nor one used that is not the latest.
+fn check_generation(manifest: &Manifest, number: u32) -> Result<()> {
+    if manifest.dictionaries().count() == number as usize + 1 {
+        return Ok(());
+    }
+    Err(ArchiveError::layout("another job has added a dictionary to this archive meanwhile; open it again"))
 }
 
 fn check_new<'a>(manifest: &Manifest, mut names: impl Iterator<Item = &'a str>) -> Result<()> {

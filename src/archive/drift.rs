@@ -49,15 +49,19 @@ pub struct Drift {
 }
 
 impl Promise {
-    pub(super) fn new(outcome: &Outcome) -> Self {
+    pub(super) fn new(outcome: &Outcome) -> Option<Self> {
         let mut all = Left::default();
         outcome.left.iter().for_each(|left| all.merge(left));
+        // Nothing that was held out, or nothing but zeros, promises nothing.
+        if all.value <= 0.0 {
+            return None;
+        }
         let left = all.share();
         let squares = outcome.left.iter().map(|chunk| (chunk.share() - left).powi(2));
         let deviation = (squares.sum::<f64>() / outcome.left.len().max(1) as f64).sqrt();
         let [left, deviation, nmae, held_out_nmae] =
-            [left, deviation, outcome.nmae(), outcome.held_out.nmae()].map(|share| share.min(f64::MAX));
-        Self { left, deviation, nmae, held_out_nmae }
+            [left, deviation, outcome.nmae(), outcome.held_out_nmae()].map(|share| share.min(f64::MAX));
+        Some(Self { left, deviation, nmae, held_out_nmae })
     }
 
     /// What codes may leave of a file with so many signals: long files are nearer to the mean.

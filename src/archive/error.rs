@@ -100,6 +100,11 @@ impl ArchiveError {
         Self::Corrupt(what.into())
     }
 
+    /// Whether there is no sense in going on with other files.
+    pub(crate) fn ends_a_job(&self) -> bool {
+        matches!(self, Self::Cancelled | Self::Math(MathError::Cancelled) | Self::Store(_))
+    }
+
     pub(crate) fn layout(what: impl Into<String>) -> Self {
         Self::Layout(what.into())
     }

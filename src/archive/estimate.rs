@@ -120,6 +120,7 @@ pub async fn estimate(
     request: &EstimateRequest,
     observer: &dyn Observer,
 ) -> Result<Estimate> {
+    request.learn.check()?;
     let mut sizes = Vec::with_capacity(inputs.len());
     for input in inputs {
         sizes.push(input.store.head(&input.path).await?.size);
@@ -200,7 +201,9 @@ pub async fn estimate(
 
 impl Estimate {
     fn prediction(&self, aim: Aim, chosen: &Chosen) -> Prediction {
-        let stored = chosen.outcome.bytes > worthwhile(self.source_bytes) as f64;
+        // What does not pay is stored as it was, unless a bound is asked for.
+        let kept = self.reason.is_some() && matches!(aim, Aim::Target(_));
+        let stored = kept || chosen.outcome.bytes > worthwhile(self.source_bytes) as f64;
         let bytes = if stored { self.source_bytes } else { chosen.outcome.bytes as u64 };
         let ratio = self.value_bytes as f64 / bytes.max(1) as f64;
         let nmae = if stored { 0.0 } else { chosen.outcome.nmae() };

@@ -1,6 +1,7 @@
 //! The dictionary of an archive, learned from some of its table's rows.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
@@ -12,6 +13,7 @@ use super::layout::{Layout, Table};
 use super::quantiser::Bound;
 use super::sparse_codes::CODE_TOLERANCE;
 use super::trial::Effort;
+use super::work::place_rows;
 use super::{ArchiveError, Result};
 use crate::math::coders::Fksc;
 use crate::math::{
@@ -33,12 +35,39 @@ pub struct LearnSettings {
     pub seed: u64,
 }
 
+impl LearnSettings {
+    /// Refuses settings that mean nothing.
+    pub(super) fn check(&self) -> Result<()> {
+        let mut options = LearnerOptions::default();
+        if let Some(atoms) = self.atoms {
+            options = options.with_atoms(atoms)?;
+        }
+        if let Some(kernel) = &self.kernel {
+            options = options.with_kernel(kernel)?;
+        }
+        if let Some(lambda) = self.lambda {
+            options = options.with_lambda(lambda)?;
+        }
+        if let Some(sigma) = self.sigma {
+            options.with_sigma(sigma)?;
+            if let Some(kernel) = self.kernel.as_deref().filter(|kernel| *kernel != "rbf") {
+                return Err(ArchiveError::layout(format!(
+                    "sigma is the width of rbf; the kernel {kernel} has none"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The penalty that atoms are learned with, as a share of the mean `k(y, y)`: codes may use another.
 pub(super) const LEARNED_LAMBDA: f64 = 0.2;
 /// Rounds of learning that are enough to tell parameters apart.
 const ROUGH_ROUNDS: usize = 8;
 /// Signals of the sample that must use an atom.
 const FEWEST_USES: u32 = 2;
+/// Cells that are learned from at most, absent ones included.
+const MOST_CELLS: usize = 1 << 25;
 /// Sensors are scaled where their deviations differ by more than this, a few outliers aside.
 const ALIKE: f64 = 20.0;
 
@@ -95,12 +124,18 @@ impl Material {
             Some(length) => Some(length),
             None => lists_length(&table, others)?,
         };
-        let mut parts = Vec::new();
+        let (mut parts, mut wrong, mut cells) = (Vec::new(), None, 0);
         for batch in rows {
-            // A file that does not fit fails when its turn comes, and is named then.
-            if let Ok(placement) = table.place_rows(batch, length) {
-                parts.push(table.cells(batch, &placement)?);
-            }
+            let found = place_rows(&table, length.unwrap_or(0), batch.clone(), &mut |placed| {
+                cells += placed.cells.raw.len();
+                parts.push(placed.cells);
+                Ok(if cells < MOST_CELLS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+            });
+            wrong = wrong.or(found.err());
+        }
+        // A file that does not fit fails when its turn comes, and is named then.
+        if let (true, Some(error)) = (parts.is_empty(), wrong) {
+            return Err(error);
         }
         let sensors = match table.layout {
             Layout::List { .. } => length.unwrap_or(1),
@@ -145,7 +180,8 @@ impl Material {
     /// entropy of every sensor by itself.
     pub fn rounded_bits(&self, bound: f64) -> f64 {
         let signals = self.signals() as f64;
-        let mut counts: HashMap<i64, u64> = HashMap::new();
+        // In order, so that sums come out the same every time.
+        let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
         let bits = (0..self.sensors).map(|sensor| {
             counts.clear();
             for value in self.rows.iter().skip(sensor).step_by(self.sensors) {

@@ -13,7 +13,7 @@ use super::dictionary_file::{self, Description};
 use super::drift::Promise;
 use super::layout::{Layout, Table};
 use super::learn::{LearnSettings, Material, given};
-use super::manifest::{DictionaryEntry, hash_of};
+use super::manifest::{DictionaryEntry, Manifest, hash_of};
 use super::opened::Generation;
 use super::quantiser::Bound;
 use super::sampled::look_at;
@@ -56,7 +56,13 @@ pub(super) async fn learn(
     let mut chooser = Chooser::new(&material, &trials, &request.learn, group_sensors, observer);
     let chosen = match (&kept, request.target) {
         (Some(_), _) => None,
-        (None, Some(target)) => Some(chooser.for_target(target)?),
+        (None, Some(target)) => {
+            let chosen = chooser.for_target(target)?;
+            let exact = matches!(target, Target::Nmae(_))
+                && chosen.outcome.bytes > worthwhile(trials.source_bytes) as f64;
+            // So small an error that none at all may take fewer bytes.
+            Some(if exact { chooser.for_bound(Bound::Lossless)? } else { chosen })
+        }
         (None, None) => Some(chooser.for_bound(request.bound)?),
     };
     let insisted = request.learn.atoms.is_some();
@@ -70,7 +76,7 @@ pub(super) async fn learn(
         None => (None, kept),
     };
     let (codebook, bound, promise, search) = match chosen {
-        Some(chosen) => (chosen.codebook, chosen.bound, Some(chosen.promise), chosen.tried),
+        Some(chosen) => (chosen.codebook, chosen.bound, chosen.promise, chosen.tried),
         None => (Arc::new(material.blank(request.bound)?), request.bound, None, Vec::new()),
     };
     let series = material.table.series.clone();
@@ -110,7 +116,7 @@ pub(super) async fn take_over(
         let trials = Trials::new(&material, &sampled);
         let settings = Settings { codebook: codebook.clone(), bound: request.bound, group_sensors };
         let outcome = trials.run(&settings, 0, Effort::Full)?;
-        description.promise = Some(Promise::new(&outcome));
+        description.promise = Promise::new(&outcome);
     }
     Ok(Generation { codebook, description })
 }
@@ -122,6 +128,13 @@ pub(super) async fn store_dictionary(
     number: u32,
     generation: &Generation,
 ) -> Result<DictionaryEntry> {
+    if let Some((manifest, _)) = Manifest::read(store.as_ref(), folder).await?
+        && manifest.dictionaries().count() > number as usize
+    {
+        return Err(ArchiveError::layout(
+            "another job has added a dictionary to this archive meanwhile; open it again",
+        ));
+    }
     let bytes: Bytes = dictionary_file::write(&generation.codebook, &generation.description)?.into();
     store.put(&folder.clone().join(dictionary_file::file_name(number)), bytes.clone().into()).await?;
     Ok(entry_of(&bytes))

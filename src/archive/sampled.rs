@@ -14,6 +14,8 @@ use super::work::{BLOCK_VALUES, block_rows};
 /// Tables with at most so many values are looked at as a whole.
 const WHOLE_VALUES: u64 = 5 * BLOCK_VALUES as u64;
 const WHOLE_FILES: usize = 64;
+/// Bytes of all their columns, uncompressed.
+const WHOLE_BYTES: u64 = 256 << 20;
 /// Of larger ones: runs of rows to learn from, and what they hold at most.
 const LEARNED_RUNS: usize = 32;
 const LEARNED_ROWS: usize = 1 << 16;
@@ -53,8 +55,8 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64) -> R
         files: scale(sources.len() as u64),
         source_bytes: scale(sources.iter().map(|source| source.bytes).sum()),
     };
-    let values = rows.saturating_mul(row_values as u64);
-    if values <= WHOLE_VALUES && sources.len() <= WHOLE_FILES {
+    let (values, bytes) = content(table, sources);
+    if values <= WHOLE_VALUES && bytes <= WHOLE_BYTES && sources.len() <= WHOLE_FILES {
         for source in sources {
             let batches = source.batches(None, 0, None, block.min(READ_ROWS)).await?;
             let mut blocks = std::pin::pin!(in_blocks(batches, source.schema.clone(), block));
@@ -69,6 +71,9 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64) -> R
     }
     let groups: Vec<(&Source, usize)> =
         sources.iter().flat_map(|source| (0..source.row_groups).map(move |group| (*source, group))).collect();
+    if groups.is_empty() {
+        return Ok(sampled);
+    }
     let bytes: u64 = sources.iter().map(|source| source.bytes).sum();
     let affordable = FETCHED_BYTES / (bytes / groups.len().max(1) as u64).max(1);
     let runs = affordable.clamp(FEWEST_RUNS, LEARNED_RUNS as u64) as usize;
@@ -189,15 +194,21 @@ async fn first_lists(table: &Table, sources: &[&Source]) -> Result<Vec<RecordBat
     Ok(Vec::new())
 }
 
-/// About how many values a row has, from what the footers tell.
-fn values_in_row(table: &Table, sources: &[&Source]) -> usize {
-    let Some(group) = sources.iter().find_map(|source| source.metadata.row_groups().first()) else {
-        return 1;
-    };
+/// How many values there are, NULL lists not counted, and uncompressed bytes of all columns, from what the footers tell.
+fn content(table: &Table, sources: &[&Source]) -> (u64, u64) {
     let names: Vec<&str> =
         table.values.iter().map(|value| table.schema.field(*value).name().as_str()).collect();
     let is_value = |path: &[String]| path.first().is_some_and(|name| names.contains(&name.as_str()));
-    let values = group.columns().iter().filter(|chunk| is_value(chunk.column_path().parts()));
-    let values: i64 = values.map(|chunk| chunk.num_values().max(0)).sum();
-    (values.max(1) as usize).div_ceil(group.num_rows().max(1) as usize)
+    let groups = sources.iter().flat_map(|source| source.metadata.row_groups());
+    groups.fold((0, 0), |(values, bytes), group| {
+        let chunks = group.columns().iter().filter(|chunk| is_value(chunk.column_path().parts()));
+        let found: i64 = chunks.map(|chunk| chunk.num_values().max(0)).sum();
+        (values + found as u64, bytes + group.total_byte_size().max(0) as u64)
+    })
+}
+
+/// About how many values a row has.
+fn values_in_row(table: &Table, sources: &[&Source]) -> usize {
+    let rows: u64 = sources.iter().map(|source| source.rows).sum();
+    (content(table, sources).0.max(1)).div_ceil(rows.max(1)) as usize
 }

@@ -1,5 +1,6 @@
 //! From tables to data files, one after the other.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -17,7 +18,7 @@ use super::compress::{Job, JobObserver, JobProgress, JobReport};
 use super::data_file::DataFile;
 use super::data_file_writer::{DataFileWriter, Settings};
 use super::dictionary_file::Description;
-use super::drift::{Drift, Watch};
+use super::drift::{Drift, Promise, Watch};
 use super::error_sums::ErrorSums;
 use super::footer::{Footer, KEY};
 use super::layout::{Layout, Placement, Table};
@@ -66,10 +67,15 @@ impl Work<'_> {
             if self.job.resume
                 && let Some(entry) = self.finished(source).await?
             {
-                self.progress.rows += source.rows;
-                report.resumed += 1;
-                report.files.push(entry);
-                continue;
+                let drift = resumed_drift(&entry, self.generation.description.promise);
+                // What was not learned again yet is done once more.
+                if drift.is_none() || !self.job.retrain_on_drift {
+                    self.progress.rows += source.rows;
+                    report.resumed += 1;
+                    report.files.push(entry);
+                    report.drift.extend(drift);
+                    continue;
+                }
             }
             match self.file_or_retrained(&sources[i..]).await {
                 Ok((entry, drift)) => {
@@ -79,7 +85,7 @@ impl Work<'_> {
                         report.drift.push(drift);
                     }
                 }
-                Err(error @ (ArchiveError::Cancelled | ArchiveError::Store(_))) => return Err(error),
+                Err(error) if error.ends_a_job() => return Err(error),
                 Err(error) => {
                     self.observer.on_failure(&source.input.name, &error);
                     report.failed.push((source.input.name.clone(), error.to_string()));
@@ -98,7 +104,12 @@ impl Work<'_> {
         if !self.job.retrain_on_drift {
             return Ok((entry, Some(drift)));
         }
-        let next = self.learned_from(sources).await?;
+        let next = match self.learned_from(sources).await {
+            Ok(next) => next,
+            Err(error) if error.ends_a_job() => return Err(error),
+            // The file is coded already, if not as well as it could be.
+            Err(_) => return Ok((entry, Some(drift))),
+        };
         // A dictionary that promises no more than the old one has left is of no use.
         if next.description.promise.is_none_or(|promise| promise.left >= drift.left) {
             return Ok((entry, Some(drift)));
@@ -350,6 +361,14 @@ impl Work<'_> {
     }
 }
 
+/// The drift of a file that an earlier run has finished; since when is not known any more.
+fn resumed_drift(entry: &FileEntry, promise: Option<Promise>) -> Option<Drift> {
+    let (left, limit) = entry.left.zip(entry.left_limit)?;
+    let (file, promised) = (entry.path.clone(), promise?.left);
+    let drift = Drift { file, left, promised, limit, since_row: 0, since: None, generation: None };
+    (left > limit).then_some(drift)
+}
+
 /// The time of a row, where the table has a column of times.
 fn time_of(table: &Table, rows: &RecordBatch, row: usize) -> Option<String> {
     let named = if let Layout::Long { time, .. } = &table.layout { Some(time.as_str()) } else { None };
@@ -365,19 +384,20 @@ fn time_of(table: &Table, rows: &RecordBatch, row: usize) -> Option<String> {
 type CodedRows = (RecordBatch, Placement, CodedBlock);
 
 fn code_rows(table: &Table, settings: &Settings, rows: RecordBatch) -> Result<Vec<CodedRows>> {
-    let placed = place_rows(table, settings.codebook.sensors(), rows)?;
-    let coded = placed.into_iter().map(|placed| {
-        let coded = placed.encode(table, settings)?;
-        Ok((placed.rows, placed.placement, coded))
-    });
-    coded.collect()
+    let mut coded = Vec::new();
+    let _whole = place_rows(table, settings.codebook.sensors(), rows, &mut |placed| {
+        let block = placed.encode(table, settings)?;
+        coded.push((placed.rows, placed.placement, block));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(coded)
 }
 
 /// Rows whose signals have been found.
 pub(super) struct Placed {
     pub rows: RecordBatch,
     pub placement: Placement,
-    cells: Cells,
+    pub cells: Cells,
 }
 
 impl Placed {
@@ -419,19 +439,25 @@ impl Placed {
     }
 }
 
-/// Finds the signals of rows, in two halves where they have too many cells for one block.
-pub(super) fn place_rows(table: &Table, sensors: usize, rows: RecordBatch) -> Result<Vec<Placed>> {
+/// Finds the signals of rows, in two halves where they have too many cells for one block, one after the other.
+pub(super) fn place_rows(
+    table: &Table,
+    sensors: usize,
+    rows: RecordBatch,
+    each: &mut dyn FnMut(Placed) -> Result<ControlFlow<()>>,
+) -> Result<ControlFlow<()>> {
     let length = matches!(table.layout, Layout::List { .. }).then_some(sensors);
     let placement = table.place_rows(&rows, length)?;
     let count = rows.num_rows();
     if placement.signals().saturating_mul(placement.sensors) > MOST_CELLS && count > 1 {
         drop(placement);
-        let mut placed = place_rows(table, sensors, rows.slice(0, count / 2))?;
-        placed.extend(place_rows(table, sensors, rows.slice(count / 2, count - count / 2))?);
-        return Ok(placed);
+        if place_rows(table, sensors, rows.slice(0, count / 2), each)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        return place_rows(table, sensors, rows.slice(count / 2, count - count / 2), each);
     }
     let cells = table.cells(&rows, &placement)?;
-    Ok(vec![Placed { rows, placement, cells }])
+    each(Placed { rows, placement, cells })
 }
 
 pub(super) fn block_rows(table: &Table, sensors: usize) -> usize {

@@ -243,12 +243,17 @@ impl Search {
 
 /// How far from `here` to `there` a quantity passes 1, on a logarithmic scale.
 fn share_at_one(here: f64, there: f64) -> f64 {
-    let (a, b) = (here.max(f64::MIN_POSITIVE).ln(), there.max(f64::MIN_POSITIVE).ln());
+    let (a, b) = (logarithm(here), logarithm(there));
     if a == b { 0.0 } else { (a / (a - b)).clamp(0.0, 1.0) }
 }
 
+/// Of what may be 0 or infinite.
+fn logarithm(value: f64) -> f64 {
+    value.max(f64::MIN_POSITIVE).min(f64::MAX).ln()
+}
+
 fn between(here: f64, there: f64, share: f64) -> f64 {
-    let (a, b) = (here.max(f64::MIN_POSITIVE).ln(), there.max(f64::MIN_POSITIVE).ln());
+    let (a, b) = (logarithm(here), logarithm(there));
     (a + share * (b - a)).exp()
 }
 

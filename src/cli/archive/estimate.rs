@@ -153,7 +153,8 @@ impl EstimateArguments {
     pub(super) fn verdict(&self, estimate: &Estimate) -> String {
         match &estimate.reason {
             Some(reason) => format!(
-                "It does not pay: {reason}. `sparrow compress` with a target would store the files as they were."
+                "It does not pay: {reason}. `sparrow compress` would store the files as they were, unless a bound is asked for: \
+                 --max-error is kept whatever the data."
             ),
             None => {
                 let best = estimate.ladder.iter().filter(|line| line.met && !line.stored_as_they_were);

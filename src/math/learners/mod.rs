@@ -126,7 +126,7 @@ pub fn learn(
     }
     if let Some(target) = options.target() {
         let learned = targets::learn_for(target, sample, options, observer)?;
-        let atoms = learned.len();
+        let atoms = options.set_atoms().unwrap_or(learned.len());
         return recorded(learned, sample, options.seed(), atoms).map(Some);
     }
     let task = options.task(sample)?;

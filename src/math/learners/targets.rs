@@ -155,7 +155,9 @@ impl Chooser<'_> {
         let rows = self.held_out_counts.iter().sum::<f64>().max(1.0);
         let bytes = BYTES_PER_NONZERO * nonzeros / rows * self.rows
             + BYTES_PER_NUMBER * dictionary.dictionary().atoms().len() as f64;
-        let nmae = if absolute == 0.0 { 0.0 } else { absolute / size };
+        // JSON has no infinities, and a record must be readable.
+        let nmae = if absolute == 0.0 { 0.0 } else { (absolute / size).min(f64::MAX) };
+        let max_error = max_error.min(f64::MAX);
         let sigma =
             kernel.parameters().into_iter().find(|(name, _)| *name == "sigma").map(|(_, sigma)| sigma);
         self.tried.push(Choice {
