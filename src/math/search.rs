@@ -249,7 +249,7 @@ fn share_at_one(here: f64, there: f64) -> f64 {
 
 /// Of what may be 0 or infinite.
 fn logarithm(value: f64) -> f64 {
-    value.max(f64::MIN_POSITIVE).min(f64::MAX).ln()
+    value.clamp(f64::MIN_POSITIVE, f64::MAX).ln()
 }
 
 fn between(here: f64, there: f64, share: f64) -> f64 {

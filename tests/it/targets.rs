@@ -206,9 +206,9 @@ fn drift_is_reported_where_it_starts_and_mended_by_learning_again() {
         let drift = report["drift"].as_array().expect("a list");
         let files: Vec<&str> = drift.iter().filter_map(|drift| drift["file"].as_str()).collect();
         assert_eq!(files, ["c.parquet", "d.parquet"], "{report}");
-        // The change is at row 288, to within a few hours.
+        // The change is at row 288, to within half a day.
         let since = number(&drift[0]["since_row"]);
-        assert!((since - 288.0).abs() <= 64.0, "{report}");
+        assert!((since - 288.0).abs() <= 128.0, "{report}");
         assert!(drift[0]["since"].as_str().is_some_and(|time| time.starts_with("2024-01-")), "{report}");
         assert!(number(&drift[1]["left"]) > 1.3 * number(&drift[1]["promised"]), "{report}");
 
