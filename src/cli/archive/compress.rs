@@ -207,6 +207,9 @@ fn remove_strays(staging: &Path, report: &JobReport) -> Result<()> {
     visit(staging, staging, report)
 }
 
+/// A mean error may be so many times the target.
+const NEARLY: f64 = 1.05;
+
 fn print(report: &JobReport, archive: &crate::archive::Archive, format: ReportFormat) -> Result<()> {
     let input: u64 = report.files.iter().map(|file| file.source_bytes).sum();
     let output: u64 = report.files.iter().map(|file| file.bytes).sum();
@@ -234,6 +237,12 @@ fn print(report: &JobReport, archive: &crate::archive::Archive, format: ReportFo
     printed.add("nmae", error.nmae);
     printed.add("nrmse", error.nrmse);
     printed.add("drift", serde_json::to_value(&report.drift)?);
+    if let Some(Target::Nmae(limit)) = archive.target()
+        && error.nmae > NEARLY * limit
+    {
+        let (reached, limit) = (100.0 * error.nmae, 100.0 * limit);
+        eprintln!("warning: the mean error is {reached:.2} %, the target was {limit:.2} %");
+    }
     printed.print(format)
 }
 
