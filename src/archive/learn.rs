@@ -10,10 +10,10 @@ use arrow::datatypes::DataType;
 use super::cells::numeric;
 use super::codebook::Codebook;
 use super::layout::{Layout, Table};
+use super::placed::place_rows;
 use super::quantiser::Bound;
 use super::sparse_codes::CODE_TOLERANCE;
 use super::trial::Effort;
-use super::work::place_rows;
 use super::{ArchiveError, Result};
 use crate::math::coders::Fksc;
 use crate::math::{

@@ -30,6 +30,7 @@ mod manifest;
 mod number;
 mod opened;
 mod parquet_footer;
+mod placed;
 mod prepare;
 mod quantiser;
 mod sampled;

@@ -8,8 +8,8 @@ use futures::StreamExt;
 
 use super::Result;
 use super::layout::{Layout, Table};
+use super::placed::{BLOCK_VALUES, block_rows};
 use super::source::{READ_ROWS, Source, in_blocks};
-use super::work::{BLOCK_VALUES, block_rows};
 
 /// Tables with at most so many values are looked at as a whole.
 const WHOLE_VALUES: u64 = 5 * BLOCK_VALUES as u64;
@@ -44,7 +44,9 @@ pub(super) struct Sampled {
 /// Looks at a table. `share` says how many tables there are for each of `sources`.
 pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64) -> Result<Sampled> {
     let rows: u64 = sources.iter().map(|source| source.rows).sum();
-    let row_values = values_in_row(table, sources);
+    let (values, bytes) = content(table, sources);
+    // About: lists may be NULL.
+    let row_values = values.max(1).div_ceil(rows.max(1)) as usize;
     let block = block_rows(table, row_values);
     let scale = |count: u64| (count as f64 * share).round() as u64;
     let mut sampled = Sampled {
@@ -55,7 +57,6 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64) -> R
         files: scale(sources.len() as u64),
         source_bytes: scale(sources.iter().map(|source| source.bytes).sum()),
     };
-    let (values, bytes) = content(table, sources);
     if values <= WHOLE_VALUES && bytes <= WHOLE_BYTES && sources.len() <= WHOLE_FILES {
         for source in sources {
             let batches = source.batches(None, 0, None, block.min(READ_ROWS)).await?;
@@ -205,10 +206,4 @@ fn content(table: &Table, sources: &[&Source]) -> (u64, u64) {
         let found: i64 = chunks.map(|chunk| chunk.num_values().max(0)).sum();
         (values + found as u64, bytes + group.total_byte_size().max(0) as u64)
     })
-}
-
-/// About how many values a row has.
-fn values_in_row(table: &Table, sources: &[&Source]) -> usize {
-    let rows: u64 = sources.iter().map(|source| source.rows).sum();
-    (content(table, sources).0.max(1)).div_ceil(rows.max(1)) as usize
 }

@@ -12,9 +12,9 @@ use super::data_file_writer::{DataFileWriter, Settings};
 use super::error_sums::ErrorSums;
 use super::layout::{Layout, Table};
 use super::learn::Material;
+use super::placed::{Placed, place_rows};
 use super::quantiser::Bound;
 use super::sampled::Sampled;
-use super::work::{Placed, place_rows};
 use crate::math::search::Measured;
 
 /// `archive.json`, about: of itself and of each file.

@@ -13,7 +13,6 @@ use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart};
 use twox_hash::xxhash3_128::Hasher as Hasher128;
 
 use super::block::{self, CodedBlock};
-use super::cells::{Cell, Cells, gather};
 use super::compress::{Job, JobObserver, JobProgress, JobReport};
 use super::data_file::DataFile;
 use super::data_file_writer::{DataFileWriter, Settings};
@@ -25,18 +24,11 @@ use super::layout::{Layout, Placement, Table};
 use super::manifest::{DictionaryEntry, FileEntry, chunk_hash, hash_of, place};
 use super::opened::Generation;
 use super::parquet_footer::{fetch_footer, footer_length, parse_footer};
+use super::placed::{block_rows, place_rows};
 use super::prepare::{self, Request};
 use super::quantiser::Bound;
 use super::source::{READ_ROWS, Source, in_blocks, read_ahead};
 use super::{ArchiveError, Result};
-
-/// Values in a block: enough for residuals to know their neighbours, few enough to read a part of a table.
-pub(super) const BLOCK_VALUES: usize = 1 << 20;
-const FEWEST_BLOCK_ROWS: usize = 64;
-/// Rows of a block where a row is a signal.
-const MOST_BLOCK_ROWS: usize = 1 << 16;
-/// Cells of a block, absent ones included: where there are more it is divided.
-const MOST_CELLS: usize = 1 << 22;
 
 /// The part of a job that turns files into data files.
 pub(super) struct Work<'a> {
@@ -391,83 +383,6 @@ fn code_rows(table: &Table, settings: &Settings, rows: RecordBatch) -> Result<Ve
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(coded)
-}
-
-/// Rows whose signals have been found.
-pub(super) struct Placed {
-    pub rows: RecordBatch,
-    pub placement: Placement,
-    pub cells: Cells,
-}
-
-impl Placed {
-    pub fn encode(&self, table: &Table, settings: &Settings) -> Result<CodedBlock> {
-        let sensors = self.placement.sensors.max(settings.codebook.sensors());
-        let groups = table.groups(sensors, settings.group_sensors);
-        block::encode(&settings.codebook, &groups, settings.bound, &self.cells)
-    }
-
-    /// The first signals as they were and as they come back, as doubles: NaN where there is no value.
-    pub fn round_trip(
-        &self,
-        table: &Table,
-        settings: &Settings,
-        most: usize,
-    ) -> Result<(Vec<f64>, Vec<f64>)> {
-        let width = self.placement.sensors;
-        let count = most.min(self.placement.signals()) * width;
-        let cells = Cells {
-            sensors: width,
-            raw: self.cells.raw[..count].to_vec(),
-            state: self.cells.state[..count].to_vec(),
-        };
-        let groups = table.groups(width.max(settings.codebook.sensors()), settings.group_sensors);
-        let coded = block::encode(&settings.codebook, &groups, settings.bound, &cells)?;
-        let (mut original, mut decoded) = (vec![f64::NAN; count], vec![f64::NAN; count]);
-        for (group, bytes) in groups.iter().zip(&coded.groups) {
-            let part = gather(&cells, group);
-            let back = block::decode(&settings.codebook, group, &coded.codes, bytes, &part.state)?;
-            let number = group.number()?;
-            for (i, _) in part.state.iter().enumerate().filter(|(_, state)| **state == Cell::Value) {
-                let (signal, column) = (i / part.sensors, i % part.sensors);
-                let place = signal * width + group.sensors[column];
-                original[place] = number.to_f64(part.raw[i]);
-                decoded[place] = number.to_f64(back.raw[i]);
-            }
-        }
-        Ok((original, decoded))
-    }
-}
-
-/// Finds the signals of rows, in two halves where they have too many cells for one block, one after the other.
-pub(super) fn place_rows(
-    table: &Table,
-    sensors: usize,
-    rows: RecordBatch,
-    each: &mut dyn FnMut(Placed) -> Result<ControlFlow<()>>,
-) -> Result<ControlFlow<()>> {
-    let length = matches!(table.layout, Layout::List { .. }).then_some(sensors);
-    let placement = table.place_rows(&rows, length)?;
-    let count = rows.num_rows();
-    if placement.signals().saturating_mul(placement.sensors) > MOST_CELLS && count > 1 {
-        drop(placement);
-        if place_rows(table, sensors, rows.slice(0, count / 2), each)?.is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
-        return place_rows(table, sensors, rows.slice(count / 2, count - count / 2), each);
-    }
-    let cells = table.cells(&rows, &placement)?;
-    each(Placed { rows, placement, cells })
-}
-
-pub(super) fn block_rows(table: &Table, sensors: usize) -> usize {
-    match &table.layout {
-        Layout::List { .. } | Layout::Wide { .. } => {
-            (BLOCK_VALUES / sensors.max(1)).clamp(FEWEST_BLOCK_ROWS, MOST_BLOCK_ROWS)
-        }
-        Layout::Long { .. } => BLOCK_VALUES,
-        Layout::Window { length, .. } => (BLOCK_VALUES / length).max(1) * length,
-    }
 }
 
 /// How a table's columns differ from those of the archive.
