@@ -9,7 +9,7 @@ use super::choose::Tried;
 use super::codebook::Codebook;
 use super::data_file_writer::Settings;
 use super::dictionary_file::{self, Description};
-use super::learn::{LEARNED_LAMBDA, Lambda, LearnSettings, Learned, Material, Width};
+use super::learn::{LEARNED_LAMBDA, Lambda, LearnSettings, Learned, Material, Part, Width};
 use super::quantiser::Bound;
 use super::trial::{Effort, Outcome, Trials};
 use crate::math::search::{Goal, Ladder};
@@ -53,8 +53,8 @@ const RESIDUAL_POSITIONS: usize = 18;
 /// The description of what was asked for and promised, about.
 const PROMISE_BYTES: usize = 90;
 
-/// Rungs of atoms and width, scales, and how well.
-type LearnedKey = (usize, usize, Vec<u64>, Effort);
+/// Rungs of atoms and width, scales, from what and how well.
+type LearnedKey = (usize, usize, Vec<u64>, Part, Effort);
 /// Whoever comes first learns; others wait.
 type LearnedSlot = Arc<Mutex<Option<Option<Arc<Learned>>>>>;
 
@@ -184,9 +184,14 @@ impl<'a> Candidates<'a> {
     }
 
     /// A dictionary that was learned before, or is now; `None` where there is nothing to learn.
-    fn learned(&self, rungs: &[usize], scales: Vec<f64>, effort: Effort) -> Result<Option<Arc<Learned>>> {
+    fn learned(
+        &self,
+        rungs: &[usize],
+        scales: Vec<f64>,
+        (part, effort): (Part, Effort),
+    ) -> Result<Option<Arc<Learned>>> {
         let bits = scales.iter().map(|scale| scale.to_bits()).collect();
-        let key = (rungs[ATOMS], rungs[WIDTH], bits, effort);
+        let key = (rungs[ATOMS], rungs[WIDTH], bits, part, effort);
         let slot = {
             let mut slots = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
             slots.entry(key).or_default().clone()
@@ -196,24 +201,32 @@ impl<'a> Candidates<'a> {
             return Ok(known.clone());
         }
         let (atoms, width) = (self.atoms[rungs[ATOMS]], self.widths[rungs[WIDTH]]);
-        let learned = self.material.learn(atoms, width, scales, effort, self.settings, self.observer)?;
+        let learned =
+            self.material.learn(atoms, width, scales, (part, effort), self.settings, self.observer)?;
         Ok(slot.insert(learned.map(Arc::new)).clone())
     }
 
-    fn codebook(&self, family: Family, rungs: &[usize], knob: f64, effort: Effort) -> Result<Codebook> {
+    fn codebook(
+        &self,
+        family: Family,
+        rungs: &[usize],
+        knob: f64,
+        (part, effort): (Part, Effort),
+    ) -> Result<Arc<Codebook>> {
         let bound = self.bound(family, knob);
         let scales = self.material.scales(bound, rungs[SCALE] == 1);
-        let made = match self.learned(rungs, scales, effort)? {
+        let made = match self.learned(rungs, scales, (part, effort))? {
             Some(learned) => {
                 let lambda = self.lambda(family, rungs, knob);
                 self.material.codebook(&learned, lambda, WEIGHT_RUNGS[rungs[WEIGHTS]], bound)?
             }
             None => None,
         };
-        match made {
-            Some(codebook) => Ok(codebook),
-            None => self.material.blank(bound),
-        }
+        let codebook = match made {
+            Some(codebook) => codebook,
+            None => self.material.blank(bound)?,
+        };
+        Ok(Arc::new(codebook))
     }
 
     /// How files are written with a codebook.
@@ -236,13 +249,21 @@ impl<'a> Candidates<'a> {
             return Err(MathError::Cancelled.into());
         }
         let bound = self.bound(family, knob);
-        let codebook = Arc::new(self.codebook(family, rungs, knob, effort)?);
+        // What is kept has learned from all there is; how it does on rows that it has not seen is told by one that
+        // was learned without them.
+        let twice = effort == Effort::Full && self.material.holds_out();
+        let part = if twice { Part::Everything } else { Part::Learned };
+        let codebook = self.codebook(family, rungs, knob, (part, effort))?;
         let settings = self.settings_of(codebook.clone(), bound);
         let (layout, series) = (self.material.table.layout.clone(), self.material.table.series.clone());
         let mut description = Description::new(&codebook, layout, series, bound, self.trials.signals);
         description.search = record;
         let dictionary = dictionary_file::write(&codebook, &description)?.len() + PROMISE_BYTES;
-        let outcome = self.trials.run(&settings, dictionary, effort)?;
+        let mut outcome = self.trials.run(&settings, dictionary, effort)?;
+        if twice {
+            let unaware = self.codebook(family, rungs, knob, (Part::Learned, effort))?;
+            outcome = outcome.judged_by(self.trials.run_held_out(&self.settings_of(unaware, bound))?);
+        }
         let sigma = codebook.kernel().parameters().into_iter().find(|(name, _)| *name == "sigma");
         let measured = outcome.measured();
         let tried = Tried {

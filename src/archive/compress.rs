@@ -124,6 +124,8 @@ pub struct JobReport {
     pub drift: Vec<Drift>,
     /// Bytes of the dictionaries.
     pub dictionary_bytes: u64,
+    /// Bytes that the values of these files take in memory.
+    pub value_bytes: u64,
 }
 
 /// Compresses files into a new archive at `folder`. Where an earlier run of the same job was stopped it
@@ -205,6 +207,7 @@ pub async fn compress(
         hash: String::new(),
     };
     report.dictionary_bytes = manifest.dictionaries().map(|entry| entry.bytes).sum();
+    report.value_bytes = value_bytes(&table, &work.generation, &report.files);
     manifest.write(store.as_ref(), folder).await?;
     store.delete(&folder.clone().join(JOB_FILE)).await?;
     Ok(report)
@@ -281,8 +284,14 @@ pub(super) async fn append(
     report.dictionary_bytes = manifest.dictionaries().map(|entry| entry.bytes).sum();
     manifest.history.push(HistoryEntry::new("append", &report.files));
     manifest.files.extend(report.files.iter().cloned());
+    report.value_bytes = value_bytes(&table, &work.generation, &report.files);
     manifest.write(store.as_ref(), folder).await?;
     Ok(report)
+}
+
+fn value_bytes(table: &Table, generation: &Generation, files: &[FileEntry]) -> u64 {
+    let in_row = table.value_bytes(generation.codebook.sensors());
+    files.iter().map(|file| file.rows).sum::<u64>() * in_row as u64
 }
 
 async fn current(store: &Arc<dyn ObjectStore>, folder: &Path) -> Result<(Manifest, u64)> {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray, BinaryArray, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use bytes::Bytes;
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use serde::{Deserialize, Serialize};
@@ -123,7 +123,9 @@ pub(crate) fn write(codebook: &Codebook, description: &Description) -> Result<Ve
         .set_dictionary_enabled(false)
         .build();
     let mut bytes = Vec::new();
-    let mut writer = ArrowWriter::try_new(&mut bytes, schema, Some(properties))?;
+    // Text and bytes are found as such without the Arrow schema.
+    let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
+    let mut writer = ArrowWriter::try_new_with_options(&mut bytes, schema, options)?;
     writer.write(&batch)?;
     writer.close()?;
     Ok(bytes)

@@ -147,7 +147,7 @@ pub async fn estimate(
     let opened: u64 = fitting.iter().map(|source| source.bytes).sum();
     let share = sizes.iter().sum::<u64>() as f64 / opened.max(1) as f64;
     let sampled = look_at(&table, &fitting, share).await?;
-    let material = Material::new(&table, &sampled.learned, &sampled.blocks)?;
+    let material = Material::new(&table, &sampled)?;
     let names: Vec<&str> = table.schema.fields().iter().map(|field| field.name().as_str()).collect();
     let (zstd_bytes, byte_stream_split_bytes) = parquet_bytes(&sampled.blocks, sampled.total_rows)?;
     let values = sampled.total_rows.saturating_mul(table.values.len() as u64);

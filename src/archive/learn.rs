@@ -7,11 +7,12 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 
-use super::cells::numeric;
+use super::cells::{Cells, numeric};
 use super::codebook::Codebook;
 use super::layout::{Layout, Table};
 use super::placed::place_rows;
 use super::quantiser::Bound;
+use super::sampled::Sampled;
 use super::sparse_codes::CODE_TOLERANCE;
 use super::trial::Effort;
 use super::{ArchiveError, Result};
@@ -100,7 +101,18 @@ pub(super) struct Material {
     pub sensors: usize,
     /// Signals, one after the other.
     rows: Vec<f64>,
+    /// Those that are held out while parameters are chosen, where they are few enough to be held.
+    held_out: Vec<f64>,
     deviations: Vec<f64>,
+}
+
+/// Which signals are learned from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Part {
+    /// All but those that are held out.
+    Learned,
+    /// Those, too.
+    Everything,
 }
 
 /// A dictionary of scaled sensors, and the signals it was learned from.
@@ -113,8 +125,9 @@ pub(super) struct Learned {
 }
 
 impl Material {
-    /// Signals from rows; `others` have series, too.
-    pub fn new(table: &Table, rows: &[RecordBatch], others: &[RecordBatch]) -> Result<Self> {
+    /// Signals from what was looked at.
+    pub fn new(table: &Table, sampled: &Sampled) -> Result<Self> {
+        let (rows, others) = (&sampled.learned, &sampled.blocks);
         let mut table = table.clone();
         if let Layout::Long { series, .. } = &table.layout {
             let all: Vec<&RecordBatch> = rows.iter().chain(others).collect();
@@ -124,33 +137,30 @@ impl Material {
             Some(length) => Some(length),
             None => lists_length(&table, others)?,
         };
-        let (mut parts, mut wrong, mut cells) = (Vec::new(), None, 0);
-        for batch in rows {
-            let found = place_rows(&table, length.unwrap_or(0), batch.clone(), &mut |placed| {
-                cells += placed.cells.raw.len();
-                parts.push(placed.cells);
-                Ok(if cells < MOST_CELLS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-            });
-            wrong = wrong.or(found.err());
-        }
-        // A file that does not fit fails when its turn comes, and is named then.
-        if let (true, Some(error)) = (parts.is_empty(), wrong) {
-            return Err(error);
-        }
+        let placed = signals_of(&table, length.unwrap_or(0), rows)?;
+        let held_out = match &sampled.held_out {
+            Some(rows) => signals_of(&table, length.unwrap_or(0), rows)?,
+            None => Vec::new(),
+        };
         let sensors = match table.layout {
             Layout::List { .. } => length.unwrap_or(1),
             Layout::Long { .. } => table.series.len().max(1),
             _ => table.fixed_sensors().unwrap_or(1),
         };
         let groups = table.groups(sensors, usize::MAX);
-        let rows = numeric(&parts, &groups, sensors);
+        let (rows, held_out) = (numeric(&placed, &groups, sensors), numeric(&held_out, &groups, sensors));
         let deviations = deviations(&rows, sensors);
-        Ok(Self { table, sensors, rows, deviations })
+        Ok(Self { table, sensors, rows, held_out, deviations })
     }
 
     /// Signals there are to learn from.
     pub fn signals(&self) -> usize {
         self.rows.len() / self.sensors
+    }
+
+    /// Whether signals that are held out can be learned from in the end.
+    pub fn holds_out(&self) -> bool {
+        !self.held_out.is_empty()
     }
 
     /// The largest deviation of a sensor.
@@ -220,13 +230,15 @@ impl Material {
         atoms: usize,
         width: Width,
         scales: Vec<f64>,
-        effort: Effort,
+        (part, effort): (Part, Effort),
         settings: &LearnSettings,
         observer: &dyn Observer,
     ) -> Result<Option<Learned>> {
         let mut sample = Sample::new(LearnerOptions::DEFAULT_SAMPLE, settings.seed);
         let mut scaled = vec![0.0; self.sensors];
-        for (row, values) in self.rows.chunks_exact(self.sensors).enumerate() {
+        let held_out = if part == Part::Everything { self.held_out.as_slice() } else { &[] };
+        let rows = self.rows.chunks_exact(self.sensors).chain(held_out.chunks_exact(self.sensors));
+        for (row, values) in rows.enumerate() {
             for ((target, value), scale) in scaled.iter_mut().zip(values).zip(&scales) {
                 *target = value / scale;
             }
@@ -288,6 +300,24 @@ impl Material {
         let ones = vec![1.0; self.sensors];
         let zeros = Dictionary::new(vec![0.0; self.sensors], self.sensors, kernel, LEARNED_LAMBDA, None)?;
         Codebook::new(&zeros, ones.clone(), &ones, bound, 1)
+    }
+}
+
+/// The signals of rows, as many as memory may hold.
+fn signals_of(table: &Table, length: usize, rows: &[RecordBatch]) -> Result<Vec<Cells>> {
+    let (mut parts, mut wrong, mut cells) = (Vec::new(), None, 0);
+    for batch in rows {
+        let found = place_rows(table, length, batch.clone(), &mut |placed| {
+            cells += placed.cells.raw.len();
+            parts.push(placed.cells);
+            Ok(if cells < MOST_CELLS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        });
+        wrong = wrong.or(found.err());
+    }
+    // A file that does not fit fails when its turn comes, and is named then.
+    match wrong {
+        Some(error) if parts.is_empty() => Err(error),
+        _ => Ok(parts),
     }
 }
 

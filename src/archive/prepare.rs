@@ -40,7 +40,7 @@ pub(super) async fn learn(
     observer: &dyn Observer,
 ) -> Result<Generation> {
     let sampled = look_at(table, sources, 1.0).await?;
-    let material = Material::new(table, &sampled.learned, &sampled.blocks)?;
+    let material = Material::new(table, &sampled)?;
     let trials = Trials::new(&material, &sampled);
     // A bound is kept whatever a dictionary is worth; without one there is nothing else.
     let kept = match request.bound {
@@ -110,8 +110,9 @@ pub(super) async fn take_over(
     }
     let codebook = Arc::new(given(dictionary, request.bound)?);
     let mut description = Description::new(&codebook, table.layout.clone(), Vec::new(), request.bound, 0);
-    let sampled = look_at(table, &sources[..sources.len().min(1)], 1.0).await?;
-    let material = Material::new(table, &[], &sampled.blocks)?;
+    let mut sampled = look_at(table, &sources[..sources.len().min(1)], 1.0).await?;
+    sampled.learned.clear();
+    let material = Material::new(table, &sampled)?;
     if material.sensors == codebook.sensors() && !sampled.blocks.is_empty() {
         let trials = Trials::new(&material, &sampled);
         let settings = Settings { codebook: codebook.clone(), bound: request.bound, group_sensors };

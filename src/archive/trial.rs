@@ -74,6 +74,8 @@ pub(super) struct Outcome {
     /// The errors of all rows that were looked at, and of those held out.
     pub error: ErrorSums,
     pub held_out: ErrorSums,
+    /// The errors of the latter once they have been learned from, too.
+    aware: Option<ErrorSums>,
     /// The share of the table that was looked at.
     covered: f64,
     /// What codes leave of rows held out, chunk by chunk.
@@ -106,8 +108,18 @@ impl Outcome {
 
     pub fn measured(&self) -> Measured {
         // Where some parts are expressed badly, others that were not looked at may be, too.
-        let nmae = self.nmae().max(self.held_out_nmae() / HELD_OUT_ALLOWANCE) + UNEVENNESS * self.unevenness;
+        let unseen = match self.aware.map(|aware| aware.nmae()) {
+            // The same rows tell how much worse it is not to have learned from them.
+            Some(aware) if aware > 0.0 => self.nmae() * self.held_out_nmae() / aware,
+            _ => self.held_out_nmae(),
+        };
+        let nmae = self.nmae().max(unseen / HELD_OUT_ALLOWANCE) + UNEVENNESS * self.unevenness;
         Measured { bytes: self.bytes, nmae, max_error: self.error.max }
+    }
+
+    /// The same with what a codebook that has not learned from the rows held out leads to on these.
+    pub fn judged_by(self, (held_out, left): (ErrorSums, Vec<Left>)) -> Self {
+        Self { aware: Some(self.held_out), held_out, left, ..self }
     }
 }
 
@@ -186,11 +198,6 @@ impl Trials {
         bytes += writer.finish()?.0.len();
         let rows: usize = blocks.iter().map(|placed| placed.rows.num_rows()).sum();
         let scale = self.total_rows as f64 / rows.max(1) as f64;
-        let sum = |coded: &[CodedBlock]| {
-            let mut sums = ErrorSums::default();
-            coded.iter().for_each(|block| sums.merge(&block.error));
-            sums
-        };
         let unseen = if self.held_out.is_some() { of_held_out } else { of_blocks };
         let files = self.files.max(1) as f64;
         Ok(Outcome {
@@ -199,16 +206,26 @@ impl Trials {
                 + files * (ENTRY_BYTES + fixed)
                 + (bytes as f64 - fixed) * scale,
             dictionary_bytes: dictionary_bytes as f64,
-            error: sum(of_blocks),
-            held_out: sum(unseen),
+            error: errors(of_blocks),
+            held_out: errors(unseen),
+            aware: None,
             covered: if self.held_out.is_some() { 1.0 } else { 0.0 },
-            left: unseen.iter().flat_map(|block| block.left.iter().copied()).collect(),
+            left: all_left(unseen),
             unevenness: if settings.bound == Bound::None { deviation_of_parts(of_blocks) } else { 0.0 },
         })
     }
 }
 
 impl Trials {
+    /// The errors of rows that were held out, and what codes leave of them.
+    pub fn run_held_out(&self, settings: &Settings) -> Result<(ErrorSums, Vec<Left>)> {
+        let held_out = self.held_out.as_deref().unwrap_or_default();
+        let coded: Result<Vec<CodedBlock>> =
+            held_out.par_iter().map(|placed| placed.encode(&self.table, settings)).collect();
+        let coded = coded?;
+        Ok((errors(&coded), all_left(&coded)))
+    }
+
     /// Some sensors of the first block, evenly spread.
     pub fn examples(&self, settings: &Settings) -> Result<Vec<Example>> {
         let Some(placed) = self.blocks.first() else { return Ok(Vec::new()) };
@@ -225,9 +242,19 @@ impl Trials {
     }
 }
 
+fn errors(coded: &[CodedBlock]) -> ErrorSums {
+    let mut sums = ErrorSums::default();
+    coded.iter().for_each(|block| sums.merge(&block.error));
+    sums
+}
+
+fn all_left(coded: &[CodedBlock]) -> Vec<Left> {
+    coded.iter().flat_map(|block| block.left.iter().copied()).collect()
+}
+
 /// The standard deviation of what codes leave of parts of the table, as NMAE.
 fn deviation_of_parts(coded: &[CodedBlock]) -> f64 {
-    let left: Vec<Left> = coded.iter().flat_map(|block| block.left.iter().copied()).collect();
+    let left = all_left(coded);
     let share = |chunks: &[Left]| {
         let mut sum = Left::default();
         chunks.iter().for_each(|left| sum.merge(left));

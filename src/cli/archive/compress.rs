@@ -133,7 +133,9 @@ impl CompressArguments {
             std::fs::remove_dir(&target)?;
         }
         publish(&staging, &target)?;
-        print(&report, &open(&self.output).await?, self.running.format)?;
+        let archive = open(&self.output).await?;
+        warn_of_ratio(&report, &archive);
+        print(&report, &archive, self.running.format)?;
         failures(&report)
     }
 }
@@ -207,7 +209,7 @@ fn remove_strays(staging: &Path, report: &JobReport) -> Result<()> {
     visit(staging, staging, report)
 }
 
-/// A mean error may be so many times the target.
+/// What is reached may be off the target by so much.
 const NEARLY: f64 = 1.05;
 
 fn print(report: &JobReport, archive: &crate::archive::Archive, format: ReportFormat) -> Result<()> {
@@ -228,6 +230,8 @@ fn print(report: &JobReport, archive: &crate::archive::Archive, format: ReportFo
     printed.add("dictionary_bytes", report.dictionary_bytes);
     printed.add("archive_bytes", archive.total_bytes());
     printed.add("ratio_to_input_files", input as f64 / (output + report.dictionary_bytes).max(1) as f64);
+    printed
+        .add("ratio_to_values", report.value_bytes as f64 / (output + report.dictionary_bytes).max(1) as f64);
     printed.add("stored_as_they_were", stored);
     if let Some(kept) = archive.kept() {
         printed.add("does_not_pay", kept);
@@ -244,6 +248,16 @@ fn print(report: &JobReport, archive: &crate::archive::Archive, format: ReportFo
         eprintln!("warning: the mean error is {reached:.2} %, the target was {limit:.2} %");
     }
     printed.print(format)
+}
+
+fn warn_of_ratio(report: &JobReport, archive: &crate::archive::Archive) {
+    let Some(Target::Ratio(limit)) = archive.target() else { return };
+    let reached = report.value_bytes as f64 / archive.total_bytes().max(1) as f64;
+    if reached * NEARLY < limit && archive.kept().is_none() {
+        eprintln!(
+            "warning: the archive is {reached:.1} times smaller than its values, the target was {limit}"
+        );
+    }
 }
 
 /// The dictionary in a Parquet file.
