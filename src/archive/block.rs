@@ -5,11 +5,12 @@ use twox_hash::XxHash3_64;
 use super::bytes::{Reader, write_part, write_varint};
 use super::cells::{Cell, Cells, Group, gather};
 use super::codebook::Codebook;
-use super::error_sums::ErrorSums;
+use super::error_sums::{ErrorSums, rounded};
 use super::number::{Number, fits};
 use super::quantiser::{Bound, Quantiser};
 use super::sparse_codes::{WholeCode, predict, sparse_codes};
 use super::{ArchiveError, Result, entropy};
+use crate::math::vectorised;
 
 /// Calls a function with a number's type as a constant, so that its loops are made for that type.
 macro_rules! by_number {
@@ -36,6 +37,9 @@ pub(crate) struct CodedBlock {
 /// Signals whose errors are added up.
 pub(crate) const CHUNK: usize = 64;
 
+/// Digits of what codes leave, where it is recorded and compared.
+pub(super) const SHARE_DIGITS: usize = 5;
+
 /// What the codes of some signals leave of their values: sums of absolute errors and values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Left {
@@ -51,7 +55,7 @@ impl Left {
 
     /// As NMAE.
     pub fn share(&self) -> f64 {
-        if self.error == 0.0 { 0.0 } else { (self.error / self.value).min(f64::MAX) }
+        if self.error == 0.0 { 0.0 } else { rounded(self.error / self.value, SHARE_DIGITS) }
     }
 }
 
@@ -106,9 +110,14 @@ fn encode_group(group: &Group, bound: Bound, part: &Cells, predictions: &[f64]) 
     let mut integers = vec![0i64; part.raw.len()];
     let mut exceptions: Vec<(usize, u64)> = Vec::new();
     let narrow = |raw: u64| fits(&group.data_type, raw);
-    by_number!(
-        number,
-        quantise(part, quantiser, bound, predictions, &narrow, &mut integers, &mut exceptions)
+    vectorised(
+        #[inline(always)]
+        || {
+            by_number!(
+                number,
+                quantise(part, quantiser, bound, predictions, &narrow, &mut integers, &mut exceptions)
+            )
+        },
     );
     let has_nulls = part.state.contains(&Cell::Null);
     let mut bytes = Vec::new();
@@ -173,20 +182,32 @@ fn quantise(
     integers: &mut [i64],
     exceptions: &mut Vec<(usize, u64)>,
 ) {
-    let cells = part.raw.iter().zip(&part.state).zip(predictions).zip(integers.iter_mut());
-    for (i, (((raw, state), prediction), slot)) in cells.enumerate() {
-        if *state != Cell::Value {
+    let runs = part.raw.chunks(RUN).zip(part.state.chunks(RUN)).zip(predictions.chunks(RUN));
+    for (run, (((raw, state), predictions), integers)) in runs.zip(integers.chunks_mut(RUN)).enumerate() {
+        if state.iter().all(|state| *state == Cell::Value)
+            && quantiser.integers(number, bound, raw, predictions, integers)
+        {
             continue;
         }
-        let integer = quantiser.integer(number, *raw, *prediction);
-        let decoded = quantiser.value(number, integer, *prediction);
-        if bound.holds(number, *raw, decoded) && (number.is_float() || narrow(decoded)) {
-            *slot = integer;
-        } else {
-            exceptions.push((i, *raw));
+        let cells = raw.iter().zip(state).zip(predictions).zip(integers);
+        for (i, (((raw, state), prediction), slot)) in cells.enumerate() {
+            *slot = 0;
+            if *state != Cell::Value {
+                continue;
+            }
+            let integer = quantiser.integer(number, *raw, *prediction);
+            let decoded = quantiser.value(number, integer, *prediction);
+            if bound.holds(number, *raw, decoded) && (number.is_float() || narrow(decoded)) {
+                *slot = integer;
+            } else {
+                exceptions.push((run * RUN + i, *raw));
+            }
         }
     }
 }
+
+/// Cells that are rounded at a time where none of them is out of the ordinary.
+const RUN: usize = 64;
 
 /// Which cells have integers, unless all have.
 fn coded_cells(state: &[Cell]) -> Option<Vec<bool>> {
@@ -246,7 +267,10 @@ fn decode_group(group: &Group, bytes: &[u8], predictions: &[f64], present: &[Cel
     } else {
         let integers = entropy::decode(&mut reader, signals, width, coded_cells(&state).as_deref())?;
         let mut raw = Vec::with_capacity(integers.len());
-        by_number!(number, reconstruct(quantiser, &integers, predictions, &mut raw));
+        vectorised(
+            #[inline(always)]
+            || by_number!(number, reconstruct(quantiser, &integers, predictions, &mut raw)),
+        );
         raw
     };
     let mut cells = Cells { sensors: width, raw, state };

@@ -9,6 +9,7 @@ use super::choose::Tried;
 use super::codebook::Codebook;
 use super::data_file_writer::Settings;
 use super::dictionary_file::{self, Description};
+use super::error_sums::rounded;
 use super::learn::{LEARNED_LAMBDA, Lambda, LearnSettings, Learned, Material, Part, Width};
 use super::quantiser::Bound;
 use super::trial::{Effort, Outcome, Trials};
@@ -52,6 +53,9 @@ const FIRST_CODES_POSITION: f64 = 1.0;
 const RESIDUAL_POSITIONS: usize = 18;
 /// The description of what was asked for and promised, about.
 const PROMISE_BYTES: usize = 90;
+
+/// Digits of parameters that are chosen.
+const DIGITS: usize = 3;
 
 /// Rungs of atoms and width, scales, from what and how well.
 type LearnedKey = (usize, usize, Vec<u64>, Part, Effort);
@@ -171,14 +175,16 @@ impl<'a> Candidates<'a> {
             Family::Residuals => {
                 let bound = self.material.largest_deviation() * (-knob).exp2();
                 // Where nothing varies any bound will do.
-                Bound::MaxError(if bound > 0.0 && bound.is_finite() { rounded(bound) } else { 1.0 })
+                Bound::MaxError(if bound > 0.0 && bound.is_finite() { rounded(bound, DIGITS) } else { 1.0 })
             }
         }
     }
 
     fn lambda(&self, family: Family, rungs: &[usize], knob: f64) -> Lambda {
         match (family, self.lambdas[rungs[LAMBDA]]) {
-            (Family::Codes, Lambda::Share(_)) => Lambda::Share(rounded(LAMBDA_RUNGS[0] * (-knob).exp2())),
+            (Family::Codes, Lambda::Share(_)) => {
+                Lambda::Share(rounded(LAMBDA_RUNGS[0] * (-knob).exp2(), DIGITS))
+            }
             (_, lambda) => lambda,
         }
     }
@@ -269,20 +275,14 @@ impl<'a> Candidates<'a> {
         let tried = Tried {
             atoms: self.atoms[rungs[ATOMS]],
             kernel: codebook.kernel().name().to_string(),
-            sigma: sigma.map(|(_, sigma)| rounded(sigma)),
-            lambda: rounded(codebook.lambda()),
+            sigma: sigma.map(|(_, sigma)| rounded(sigma, DIGITS)),
+            lambda: rounded(codebook.lambda(), DIGITS),
             weight_step: codebook.weight_step(),
             scaled: codebook.scales().iter().any(|scale| *scale != 1.0),
             max_error: if let Bound::MaxError(bound) = bound { Some(bound) } else { None },
             bytes: measured.bytes as u64,
-            nmae: rounded(measured.nmae),
+            nmae: rounded(measured.nmae, DIGITS),
         };
         Ok(Measurement { codebook, outcome, tried })
     }
-}
-
-/// To three digits: what is recorded and promised should be readable. JSON has no infinities.
-fn rounded(value: f64) -> f64 {
-    let value = value.min(f64::MAX);
-    format!("{value:.2e}").parse().ok().filter(|rounded: &f64| rounded.is_finite()).unwrap_or(value)
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::choose::Target;
 use super::drift::Drift;
+use super::footer::ALL_TOGETHER;
 use super::layout::{Layout, Table};
 use super::layout_request::{LayoutRequest, find_layout};
 use super::learn::LearnSettings;
@@ -22,9 +23,9 @@ use super::{ArchiveError, FORMAT_VERSION, Result};
 use crate::math::{Dictionary, Observer};
 
 /// Sensors coded together, so that one of many can be read alone.
-pub(super) const GROUP_SENSORS: usize = 64;
+const GROUP_SENSORS: usize = 64;
 /// Tables with fewer values are coded in one piece: the pieces' own tables would be too large a share.
-pub(super) const GROUPED_FROM: u64 = 1 << 23;
+const GROUPED_FROM: u64 = 1 << 23;
 
 /// One file to compress.
 #[derive(Debug, Clone)]
@@ -163,7 +164,7 @@ pub async fn compress(
     };
     let layout = table.layout.clone();
     let id = job_identity(&sources, job, &layout)?;
-    let group_sensors = group_sensors(&sources, &table);
+    let group_sensors = group_sensors(rows_of(&sources), &table);
     let resumed = if job.resume { unfinished(store, folder, &id).await? } else { None };
     let (generation, dictionary) = match resumed {
         Some(found) => found,
@@ -261,7 +262,7 @@ pub(super) async fn append(
         number,
         later: Vec::new(),
         schema: &schema,
-        group_sensors: group_sensors(&sources, &table),
+        group_sensors: group_sensors(rows_of(&sources), &table),
         observer,
         progress: JobProgress::new(&sources),
         job,
@@ -368,8 +369,12 @@ async fn unfinished(
     prepare::stored_dictionary(store, folder, 0).await
 }
 
-fn group_sensors(sources: &[Source], table: &Table) -> usize {
-    let rows: u64 = sources.iter().map(|source| source.rows).sum();
+/// Sensors that are coded together, in tables with so many rows.
+pub(super) fn group_sensors(rows: u64, table: &Table) -> usize {
     let values = rows.saturating_mul(table.values.len() as u64);
-    if values < GROUPED_FROM { usize::MAX >> 1 } else { GROUP_SENSORS }
+    if values < GROUPED_FROM { ALL_TOGETHER } else { GROUP_SENSORS }
+}
+
+fn rows_of(sources: &[Source]) -> u64 {
+    sources.iter().map(|source| source.rows).sum()
 }

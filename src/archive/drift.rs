@@ -5,7 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::block::{CHUNK, Left};
+use super::block::{CHUNK, Left, SHARE_DIGITS};
+use super::error_sums::rounded;
 use super::trial::Outcome;
 
 /// A file may leave so many standard deviations more than promised,
@@ -60,7 +61,8 @@ impl Promise {
         let squares = outcome.left.iter().map(|chunk| (chunk.share() - left).powi(2));
         let deviation = (squares.sum::<f64>() / outcome.left.len().max(1) as f64).sqrt();
         let [left, deviation, nmae, held_out_nmae] =
-            [left, deviation, outcome.nmae(), outcome.held_out_nmae()].map(|share| share.min(f64::MAX));
+            [left, deviation, outcome.nmae(), outcome.held_out_nmae()]
+                .map(|share| rounded(share, SHARE_DIGITS));
         Some(Self { left, deviation, nmae, held_out_nmae })
     }
 
@@ -68,7 +70,7 @@ impl Promise {
     pub fn limit(&self, signals: u64) -> f64 {
         let chunks = (signals as f64 / CHUNK as f64).max(1.0);
         let limit = self.left + DEVIATIONS * self.deviation / chunks.sqrt();
-        limit.max(NARROWEST * self.left).min(WIDEST * self.left).min(f64::MAX)
+        rounded(limit.max(NARROWEST * self.left).min(WIDEST * self.left), SHARE_DIGITS)
     }
 }
 

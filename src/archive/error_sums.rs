@@ -1,5 +1,12 @@
 //! Errors of decoded values: `NMAE = sum |v - u| / sum |v|`, `NRMSE = sqrt(sum (v - u)^2 / sum v^2)`.
 
+/// To so many digits: what is recorded should be readable. JSON has no infinities.
+pub(crate) fn rounded(value: f64, digits: usize) -> f64 {
+    let value = value.min(f64::MAX);
+    let text = format!("{value:.0$e}", digits.saturating_sub(1));
+    text.parse().ok().filter(|rounded: &f64| rounded.is_finite()).unwrap_or(value)
+}
+
 /// Sums that errors are computed from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct ErrorSums {

@@ -13,7 +13,7 @@ use parquet::schema::types::SchemaDescPtr;
 use serde::Serialize;
 
 use super::choose::{Chooser, Chosen, Target};
-use super::compress::{GROUP_SENSORS, GROUPED_FROM, Input};
+use super::compress::{Input, group_sensors};
 use super::data_file_writer::Settings;
 use super::detect::{arguments, detect};
 use super::layout::{Layout, Table};
@@ -150,8 +150,7 @@ pub async fn estimate(
     let material = Material::new(&table, &sampled)?;
     let names: Vec<&str> = table.schema.fields().iter().map(|field| field.name().as_str()).collect();
     let (zstd_bytes, byte_stream_split_bytes) = parquet_bytes(&sampled.blocks, sampled.total_rows)?;
-    let values = sampled.total_rows.saturating_mul(table.values.len() as u64);
-    let group_sensors = if values < GROUPED_FROM { usize::MAX >> 1 } else { GROUP_SENSORS };
+    let group_sensors = group_sensors(sampled.total_rows, &table);
     let trials = Trials::new(&material, &sampled);
     let mut estimate = Estimate {
         layout_arguments: arguments(&layout, &names),

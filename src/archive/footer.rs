@@ -25,6 +25,7 @@ pub(crate) struct Footer {
     pub layout: Layout,
     pub values: Vec<ValueColumns>,
     /// Sensors that are coded together at most.
+    #[serde(default = "all_together", skip_serializing_if = "is_all_together")]
     pub group_sensors: usize,
     /// The column with the codes; the others follow it, one for each group.
     pub code_column: usize,
@@ -35,6 +36,17 @@ pub(crate) struct Footer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<f64>,
     pub row_groups: Vec<RowGroup>,
+}
+
+/// All sensors of a type are coded together.
+pub(super) const ALL_TOGETHER: usize = usize::MAX >> 1;
+
+fn all_together() -> usize {
+    ALL_TOGETHER
+}
+
+fn is_all_together(group_sensors: &usize) -> bool {
+    *group_sensors == ALL_TOGETHER
 }
 
 /// Neighbouring value columns of one type.

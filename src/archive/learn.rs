@@ -1,7 +1,9 @@
 //! The dictionary of an archive, learned from some of its table's rows.
 
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
@@ -63,8 +65,9 @@ impl LearnSettings {
 
 /// The penalty that atoms are learned with, as a share of the mean `k(y, y)`: codes may use another.
 pub(super) const LEARNED_LAMBDA: f64 = 0.2;
-/// Rounds of learning that are enough to tell parameters apart.
+/// Rounds of learning, and signals, that are enough to tell parameters apart.
 const ROUGH_ROUNDS: usize = 8;
+const ROUGH_SAMPLE: usize = 2048;
 /// Signals of the sample that must use an atom.
 const FEWEST_USES: u32 = 2;
 /// Cells that are learned from at most, absent ones included.
@@ -104,7 +107,11 @@ pub(super) struct Material {
     /// Those that are held out while parameters are chosen, where they are few enough to be held.
     held_out: Vec<f64>,
     deviations: Vec<f64>,
+    /// What was drawn from the signals, by part, effort and scales.
+    samples: Mutex<HashMap<SampleKey, Arc<Sample>>>,
 }
+
+type SampleKey = (Part, Effort, Vec<u64>);
 
 /// Which signals are learned from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -118,7 +125,7 @@ pub(super) enum Part {
 /// A dictionary of scaled sensors, and the signals it was learned from.
 pub(super) struct Learned {
     dictionary: Dictionary,
-    sample: Sample,
+    sample: Arc<Sample>,
     scales: Vec<f64>,
     /// The mean `k(y, y)`.
     own_similarity: f64,
@@ -150,7 +157,7 @@ impl Material {
         let groups = table.groups(sensors, usize::MAX);
         let (rows, held_out) = (numeric(&placed, &groups, sensors), numeric(&held_out, &groups, sensors));
         let deviations = deviations(&rows, sensors);
-        Ok(Self { table, sensors, rows, held_out, deviations })
+        Ok(Self { table, sensors, rows, held_out, deviations, samples: Mutex::default() })
     }
 
     /// Signals there are to learn from.
@@ -224,6 +231,31 @@ impl Material {
         self.deviations.iter().map(size).map(|size| if usable(&size) { size } else { 1.0 }).collect()
     }
 
+    /// Signals to learn from, divided by scales; drawn once.
+    fn sample(&self, part: Part, effort: Effort, scales: &[f64], seed: u64) -> Result<Arc<Sample>> {
+        let bits = scales.iter().map(|scale| scale.to_bits()).collect();
+        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = match samples.entry((part, effort, bits)) {
+            Entry::Occupied(known) => return Ok(known.get().clone()),
+            Entry::Vacant(slot) => slot,
+        };
+        let capacity = match effort {
+            Effort::Rough => ROUGH_SAMPLE,
+            Effort::Full => LearnerOptions::DEFAULT_SAMPLE,
+        };
+        let mut sample = Sample::new(capacity, seed);
+        let mut scaled = vec![0.0; self.sensors];
+        let held_out = if part == Part::Everything { self.held_out.as_slice() } else { &[] };
+        let rows = self.rows.chunks_exact(self.sensors).chain(held_out.chunks_exact(self.sensors));
+        for (row, values) in rows.enumerate() {
+            for ((target, value), scale) in scaled.iter_mut().zip(values).zip(scales) {
+                *target = value / scale;
+            }
+            sample.offer(row, &scaled)?;
+        }
+        Ok(slot.insert(Arc::new(sample)).clone())
+    }
+
     /// Learns so many atoms; `None` where there is nothing to learn from, or values that no kernel can compare.
     pub fn learn(
         &self,
@@ -234,16 +266,7 @@ impl Material {
         settings: &LearnSettings,
         observer: &dyn Observer,
     ) -> Result<Option<Learned>> {
-        let mut sample = Sample::new(LearnerOptions::DEFAULT_SAMPLE, settings.seed);
-        let mut scaled = vec![0.0; self.sensors];
-        let held_out = if part == Part::Everything { self.held_out.as_slice() } else { &[] };
-        let rows = self.rows.chunks_exact(self.sensors).chain(held_out.chunks_exact(self.sensors));
-        for (row, values) in rows.enumerate() {
-            for ((target, value), scale) in scaled.iter_mut().zip(values).zip(&scales) {
-                *target = value / scale;
-            }
-            sample.offer(row, &scaled)?;
-        }
+        let sample = self.sample(part, effort, &scales, settings.seed)?;
         if sample.is_empty() {
             return Ok(None);
         }

@@ -235,8 +235,10 @@ fn a_full_disk_and_a_read_only_place_leave_nothing() {
 fn what_does_not_compress_is_stored_as_it_was() {
     let folder = Folder::new();
     let noise = folder.path("noise.parquet");
+    let value = "random() * pow(10.0, 300.0 * random() - 150.0)";
     let statement = format!(
-        "COPY (SELECT value AS i, [random(), random(), random()] AS v FROM generate_series(1, 300)) TO '{noise}'"
+        "COPY (SELECT value AS i, [{value}, {value}, {value}] AS v FROM generate_series(1, 1000)) TO '{noise}' \
+         OPTIONS ('format.dictionary_enabled' 'false')"
     );
     assert!(run(&["sql", "-c", &statement]).status.success());
     let archive = folder.path("archive");

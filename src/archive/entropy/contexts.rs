@@ -7,13 +7,13 @@ use crate::archive::bytes::Reader;
 use crate::archive::{ArchiveError, bytes::write_varint};
 
 /// Levels of how much the neighbours deviate.
-pub(super) const NEIGHBOURS: usize = 12;
+pub(super) const NEIGHBOURS: u32 = 12;
 /// Levels of how much a column deviates on average.
-pub(super) const COLUMNS: usize = 8;
+pub(super) const COLUMNS: u32 = 8;
 /// Levels of how much the row has deviated so far.
-pub(super) const ROW: usize = 4;
+pub(super) const ROW: u32 = 4;
 /// Contexts, half of them for residuals whose sign can be guessed.
-pub(super) const CONTEXTS: usize = NEIGHBOURS * COLUMNS * ROW * 2;
+pub(super) const CONTEXTS: usize = (NEIGHBOURS * COLUMNS * ROW * 2) as usize;
 /// Tables there can be for each half.
 const MOST_TABLES: usize = 64;
 /// What a table costs, roughly, in bits.
@@ -23,13 +23,13 @@ const SYMBOL_BITS: f64 = 11.0;
 /// How often each symbol occurred in each context.
 pub(super) type Counts = Vec<[u32; SYMBOLS]>;
 
-/// Twice the binary logarithm of `value + 1`, roughly.
+/// Twice the binary logarithm of `value + 1`, roughly: twice the place of its highest bit, and the bit after it.
 #[inline(always)]
-pub(super) fn log_level(value: u32) -> usize {
+pub(super) fn log_level(value: u32) -> u32 {
     let value = value.saturating_add(1);
     let top = value.ilog2();
     let next = if top > 0 { value >> (top - 1) & 1 } else { 0 };
-    (2 * top + next) as usize
+    2 * top + next
 }
 
 /// A table for every context.

@@ -6,6 +6,7 @@
 //! they lean to one side the sign is taken relative to it.
 
 use super::contexts::{self, COLUMNS, CONTEXTS, Counts, NEIGHBOURS, ROW, Tables, log_level};
+use super::known;
 use super::rans::{self, Decoder};
 use super::symbols::{self, PlainBits, PlainReader, SYMBOLS};
 use crate::archive::Result;
@@ -14,7 +15,7 @@ use crate::math::vectorised;
 
 /// How an integer is foretold: shares, in quarters, of the last one and of the one a period ago. The
 /// first few do without a period.
-const FORECASTS: [(i64, i64); 8] = [(0, 0), (2, 0), (3, 0), (4, 0), (0, 2), (0, 4), (2, 2), (1, 3)];
+const FORECASTS: [(i8, i8); 8] = [(0, 0), (2, 0), (3, 0), (4, 0), (0, 2), (0, 4), (2, 2), (1, 3)];
 const FORECASTS_WITHOUT_PERIOD: usize = 4;
 /// Rows looked at to choose forecasts.
 const ROWS_TRIED: usize = 256;
@@ -28,13 +29,13 @@ const PERIOD_WORTHWHILE: u64 = 8;
 
 /// What the writer found out about the columns.
 #[derive(Debug)]
-struct Plan {
+pub(super) struct Plan {
     /// 0 for none.
-    period: usize,
+    pub period: usize,
     /// Which forecast each column has, and its level of deviations.
-    columns: Vec<(u8, u8)>,
+    pub columns: Vec<(u8, u8)>,
     /// The forecasts themselves.
-    shares: Vec<(i64, i64)>,
+    pub shares: Vec<(i8, i8)>,
 }
 
 /// Writes the integers; where `coded` says no they must be 0 and are not written.
@@ -45,36 +46,64 @@ pub(in crate::archive) fn encode(
     bytes: &mut Vec<u8>,
 ) {
     let plan = Plan::new(values, columns);
-    let mut found: Vec<(u16, u8)> = Vec::with_capacity(values.len());
-    let mut plain = PlainBits::default();
-    let mut counts: Counts = vec![[0; SYMBOLS]; CONTEXTS];
+    let mut noted = Noted {
+        symbols: Vec::with_capacity(values.len()),
+        plain: PlainBits::default(),
+        counts: vec![[0; SYMBOLS]; CONTEXTS],
+    };
     vectorised(
         #[inline(always)]
-        || {
-            walk(
+        || match small(values, coded) {
+            Some(small) => known::walk(
+                &small,
+                &plan,
+                #[inline(always)]
+                |context, residual| noted.note(context, residual),
+            ),
+            None => walk(
                 values,
                 coded,
                 &plan,
                 #[inline(always)]
-                |context, residual| {
-                    let (symbol, bits, rest) = symbols::split(residual);
-                    if bits > 0 {
-                        plain.push(rest, bits);
-                    }
-                    counts[context][usize::from(symbol)] += 1;
-                    found.push((context as u16, symbol));
-                    residual
-                },
-            )
+                |context, residual| noted.note(context, residual),
+            ),
         },
     );
-    let tables = Tables::from_counts(&counts);
+    let tables = Tables::from_counts(&noted.counts);
     write_varint(bytes, plan.period as u64);
     bytes.extend(plan.columns.iter().map(|(forecast, level)| forecast << 4 | level));
     tables.write(bytes);
-    let pairs = found.iter().rev();
+    let pairs = noted.symbols.iter().rev();
     rans::encode(pairs.map(|(context, symbol)| (tables.starts(usize::from(*context)), *symbol)), bytes);
-    write_part(bytes, &plain.finish());
+    write_part(bytes, &noted.plain.finish());
+}
+
+/// What is to be written: contexts cannot be merged before all of them are known.
+struct Noted {
+    symbols: Vec<(u16, u8)>,
+    plain: PlainBits,
+    counts: Counts,
+}
+
+impl Noted {
+    #[inline(always)]
+    fn note(&mut self, context: usize, residual: i64) -> i64 {
+        let (symbol, bits, rest) = symbols::split(residual);
+        if bits > 0 {
+            self.plain.push(rest, bits);
+        }
+        self.counts[context][usize::from(symbol)] += 1;
+        self.symbols.push((context as u16, symbol));
+        residual
+    }
+}
+
+/// The integers, where all are there and none is so large that sums of some would overflow.
+#[inline(always)]
+fn small(values: &[i64], coded: Option<&[bool]>) -> Option<Vec<i32>> {
+    const SMALL: u64 = 1 << 26;
+    let largest = values.iter().fold(0, |all, value| all | value.unsigned_abs());
+    (coded.is_none() && largest < SMALL).then(|| values.iter().map(|value| *value as i32).collect())
 }
 
 /// Reads `rows` rows, or fewer than were written.
@@ -151,7 +180,9 @@ impl Foretold {
             let last = last.map_or(0, |last| last[i]);
             let period_ago = period_ago.map_or(0, |period_ago| period_ago[i]);
             let (of_last, of_period_ago) = plan.shares[i];
-            let weighted = of_last.wrapping_mul(last).wrapping_add(of_period_ago.wrapping_mul(period_ago));
+            let weighted = i64::from(of_last)
+                .wrapping_mul(last)
+                .wrapping_add(i64::from(of_period_ago).wrapping_mul(period_ago));
             let foretold = quarter(weighted);
             let mut lean = 2 * last.wrapping_sub(foretold).clamp(-8, 8) as i32;
             if plan.period > 0 {
@@ -195,10 +226,10 @@ fn walk(values: &mut [i64], coded: Option<&[bool]>, plan: &Plan, mut code: impl 
             let neighbours = log_level(deviation + 2 * left + two_left).min(NEIGHBOURS - 1);
             let row_level = log_level(row_mean >> 5).min(ROW - 1);
             let lean = lean + left_value.clamp(-4, 4) as i32;
-            let level = usize::from(plan.columns[i].1);
-            let context = ((neighbours * COLUMNS + level) * ROW + row_level) * 2 + usize::from(lean != 0);
+            let level = u32::from(plan.columns[i].1);
+            let context = ((neighbours * COLUMNS + level) * ROW + row_level) * 2 + u32::from(lean != 0);
             let sided = |residual: i64| if lean < 0 { residual.wrapping_neg() } else { residual };
-            let residual = sided(code(context, sided(now.wrapping_sub(*foretold))));
+            let residual = sided(code(context as usize, sided(now.wrapping_sub(*foretold))));
             *now = residual.wrapping_add(*foretold);
             let size = size(residual);
             *kept_size = size;
@@ -220,9 +251,11 @@ fn quarter(value: i64) -> i64 {
 }
 
 /// Magnitudes beyond this make no difference to contexts.
+pub(super) const LARGEST_SIZE: u32 = 1 << 20;
+
 #[inline(always)]
 fn size(value: i64) -> u32 {
-    value.unsigned_abs().min(1 << 20) as u32
+    value.unsigned_abs().min(u64::from(LARGEST_SIZE)) as u32
 }
 
 impl Plan {
@@ -237,7 +270,8 @@ impl Plan {
                 let last = at(values, columns, row, i, 1);
                 let period_ago = at(values, columns, row, i, period);
                 for (cost, (a, b)) in costs.iter_mut().zip(FORECASTS).take(forecasts) {
-                    let weighted = a.wrapping_mul(last).wrapping_add(b.wrapping_mul(period_ago));
+                    let weighted =
+                        i64::from(a).wrapping_mul(last).wrapping_add(i64::from(b).wrapping_mul(period_ago));
                     *cost += cost_of(values[row * columns + i].wrapping_sub(quarter(weighted)));
                 }
             }
@@ -250,7 +284,7 @@ impl Plan {
                     best = forecast;
                 }
             }
-            let level = (4 * costs[best] / (3 * tried)).min(COLUMNS as u64 - 1);
+            let level = (4 * costs[best] / (3 * tried)).min(u64::from(COLUMNS) - 1);
             (best as u8, level as u8)
         };
         Self::described(period, costs.iter().map(describe).collect())
@@ -264,7 +298,7 @@ impl Plan {
 
 /// What an integer costs, roughly, in half bits.
 fn cost_of(value: i64) -> u64 {
-    contexts::log_level(2 * size(value)) as u64
+    u64::from(contexts::log_level(2 * size(value)))
 }
 
 /// The integer some rows back, 0 where there is none.

@@ -3,6 +3,7 @@
 //! Integers only, so that a reader on any machine sees what the writer saw.
 
 mod contexts;
+mod known;
 mod matrix;
 mod rans;
 mod symbols;
