@@ -24,9 +24,9 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
-use super::block::{CodedBlock, Left};
+use super::block::{CodedBlock, Left, SHARE_DIGITS};
 use super::codebook::Codebook;
-use super::error_sums::ErrorSums;
+use super::error_sums::{ErrorSums, rounded};
 use super::footer::{Footer, KEY, RowGroup, ValueColumns};
 use super::layout::{Placement, Table};
 use super::manifest::chunk_hash;
@@ -141,8 +141,8 @@ impl DataFileWriter {
         self.footer.row_groups.push(RowGroup {
             signals: placement.signals(),
             max_error: coded.error.max,
-            nmae: coded.error.nmae(),
-            nrmse: coded.error.nrmse(),
+            nmae: rounded(coded.error.nmae(), SHARE_DIGITS),
+            nrmse: rounded(coded.error.nrmse(), SHARE_DIGITS),
             hashes: chunk_ranges(metadata).map(hash).collect::<Result<_>>()?,
         });
         self.footer.error.merge(&coded.error);
@@ -160,6 +160,7 @@ impl DataFileWriter {
     /// The file's last bytes, with the footer, and its errors.
     pub fn finish(mut self) -> Result<(Vec<u8>, ErrorSums)> {
         self.footer.left = Some(self.left.share());
+        self.footer.error = self.footer.error.recorded();
         let text = serde_json::to_string(&self.footer)?;
         self.writer.append_key_value_metadata(KeyValue::new(KEY.to_string(), text));
         self.writer.finish()?;

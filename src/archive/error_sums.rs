@@ -40,6 +40,15 @@ impl ErrorSums {
         Self { values, max, absolute, square, value_absolute, value_square }
     }
 
+    /// As they are recorded: digits that nobody needs take space in every file. The largest error is what it is.
+    pub fn recorded(self) -> Self {
+        const DIGITS: usize = 9;
+        let [absolute, square, value_absolute, value_square] =
+            [self.absolute, self.square, self.value_absolute, self.value_square]
+                .map(|sum| rounded(sum, DIGITS));
+        Self { absolute, square, value_absolute, value_square, ..self }
+    }
+
     pub fn merge(&mut self, other: &Self) {
         self.values += other.values;
         self.max = self.max.max(other.max);

@@ -35,13 +35,13 @@ pub(crate) fn rows_times_symmetric(rows: &[f64], matrix: &[f64], dim: usize, out
 /// Operands that faer would treat as small are padded, so that an entry has the same bits whatever
 /// block it is computed in.
 fn multiply_rows<T: ComplexField + Copy>(a: &[T], b: &[T], dim: usize, out: &mut Vec<T>) {
-    out.clear();
     if a.is_empty() || b.is_empty() {
-        return;
+        return out.clear();
     }
     let (a_len, b_len) = (a.len() / dim, b.len() / dim);
     let b_rows = b_len.max(2);
     let a_rows = a_len.max(FEW_ROWS).max(SMALL_PRODUCT / (b_rows * dim) + 1);
+    // Whatever is there is replaced: memory that is reused need not be cleared.
     out.resize(a_len * b_len, T::zero_impl());
     if a_rows == a_len && b_rows == b_len {
         return multiply(a, a_rows, b, b_rows, dim, out);

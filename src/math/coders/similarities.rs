@@ -186,10 +186,10 @@ impl SimilarityBlock for ScreenedBlock {
                 self.narrow.extend(rows.values.iter().map(|value| *value as f32));
             },
         );
-        self.near.clear();
-        self.near.resize(rows.len() * gram.atoms, 0.0);
         self.bounds.clear();
         let Some(screen) = &gram.screen else {
+            self.near.clear();
+            self.near.resize(rows.len() * gram.atoms, 0.0);
             self.bounds.resize(rows.len(), Bound::UNKNOWN);
             return Ok(());
         };
