@@ -53,6 +53,22 @@ impl Left {
         self.value = (self.value + other.value).min(f64::MAX);
     }
 
+    pub fn sum(parts: &[Self]) -> Self {
+        let mut sum = Self::default();
+        parts.iter().for_each(|part| sum.merge(part));
+        sum
+    }
+
+    /// The standard deviation of parts, as NMAE. Parts count by their values: where these are zeros a share of
+    /// them says nothing.
+    pub fn deviation(parts: &[Self]) -> f64 {
+        let all = Self::sum(parts);
+        let (count, share) = (parts.len().max(1) as f64, all.share());
+        let squares: f64 = parts.iter().map(|part| (part.error - share * part.value).powi(2)).sum();
+        let deviation = (squares / count).sqrt() / (all.value / count);
+        if deviation.is_finite() { rounded(deviation, SHARE_DIGITS) } else { 0.0 }
+    }
+
     /// As NMAE.
     pub fn share(&self) -> f64 {
         if self.error == 0.0 { 0.0 } else { rounded(self.error / self.value, SHARE_DIGITS) }

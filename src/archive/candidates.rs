@@ -147,6 +147,13 @@ impl<'a> Candidates<'a> {
         ladders
     }
 
+    /// The same choice with a kernel that is wider, if there is one.
+    pub fn wider(&self, rungs: &[usize]) -> Option<Vec<usize>> {
+        let width = self.widths.iter().position(|width| *width == Width::Median(2.0))?;
+        let mut rungs = rungs.to_vec();
+        (std::mem::replace(&mut rungs[WIDTH], width) != width).then_some(rungs)
+    }
+
     /// Whole positions of a family's knob.
     pub fn positions(&self, family: Family) -> usize {
         match family {
@@ -257,8 +264,8 @@ impl<'a> Candidates<'a> {
         let bound = self.bound(family, knob);
         // What is kept has learned from all there is; how it does on rows that it has not seen is told by one that
         // was learned without them.
-        let twice = effort == Effort::Full && self.material.holds_out();
-        let part = if twice { Part::Everything } else { Part::Learned };
+        let has_twin = effort == Effort::Full && self.material.holds_out();
+        let part = if has_twin { Part::Everything } else { Part::Learned };
         let codebook = self.codebook(family, rungs, knob, (part, effort))?;
         let settings = self.settings_of(codebook.clone(), bound);
         let (layout, series) = (self.material.table.layout.clone(), self.material.table.series.clone());
@@ -266,9 +273,9 @@ impl<'a> Candidates<'a> {
         description.search = record;
         let dictionary = dictionary_file::write(&codebook, &description)?.len() + PROMISE_BYTES;
         let mut outcome = self.trials.run(&settings, dictionary, effort)?;
-        if twice {
-            let unaware = self.codebook(family, rungs, knob, (Part::Learned, effort))?;
-            outcome = outcome.judged_by(self.trials.run_held_out(&self.settings_of(unaware, bound))?);
+        if has_twin {
+            let twin = self.codebook(family, rungs, knob, (Part::Learned, effort))?;
+            outcome = outcome.judged_by(self.trials.run_held_out(&self.settings_of(twin, bound))?);
         }
         let sigma = codebook.kernel().parameters().into_iter().find(|(name, _)| *name == "sigma");
         let measured = outcome.measured();

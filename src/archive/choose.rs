@@ -15,6 +15,7 @@ use super::drift::Promise;
 use super::learn::{LearnSettings, Material};
 use super::quantiser::Bound;
 use super::trial::{Effort, Outcome, Trials};
+use super::work::worthwhile;
 use super::{ArchiveError, Result};
 use crate::math::Observer;
 use crate::math::search::{Found, Goal, Search, tune};
@@ -37,11 +38,11 @@ impl Target {
             (None, None) => Ok(None),
             (Some(nmae), None) if nmae > 0.0 && nmae < 1.0 => Ok(Some(Self::Nmae(nmae))),
             (Some(nmae), None) => Err(ArchiveError::layout(format!(
-                "target_nmae is {nmae}; it must be between 0 and 1 (use lossless for no error at all)"
+                "target_nmae is {nmae:?}; it must be between 0 and 1 (use lossless for no error at all)"
             ))),
             (None, Some(ratio)) if ratio > 1.0 && ratio.is_finite() => Ok(Some(Self::Ratio(ratio))),
             (None, Some(ratio)) => {
-                Err(ArchiveError::layout(format!("target_ratio is {ratio}; it must be above 1")))
+                Err(ArchiveError::layout(format!("target_ratio is {ratio:?}; it must be above 1 and finite")))
             }
             _ => Err(ArchiveError::layout("only one of target_nmae and target_ratio can be given")),
         }
@@ -95,8 +96,11 @@ const GROWING: f64 = 0.15;
 /// Mean errors that a dictionary is judged at, as parts of what predicting the mean would leave: codes that know
 /// nothing do not get there.
 const PARTS_OF_SPREAD: [f64; 2] = [2.0, 3.0];
-/// Codes of rows that were not learned from may leave so many times more than those of the others.
+/// A dictionary is of no use where codes of rows that were not learned from leave so many times more than those of the
+/// others,
 const CARRIES_OVER: f64 = 2.0;
+/// and then leave at least this part of what predicting the mean would.
+const OF_SPREAD: f64 = 0.1;
 /// The penalty that this is judged at.
 const USUAL_KNOB: f64 = 2.0;
 /// Estimated costs up to this factor apart may turn out the other way round.
@@ -111,13 +115,15 @@ struct Space {
     tried: Vec<(Vec<usize>, Tried)>,
     /// How much of the dictionary's bytes counts.
     dictionary_share: f64,
+    /// Whether nothing else counts but codes and residuals.
+    values_alone: bool,
 }
 
 impl Space {
     fn new(candidates: &Candidates<'_>, family: Family) -> Self {
         let search = Search::new(candidates.ladders(family), candidates.positions(family));
         let dictionary_share = if let Family::Bounded(_) = family { GROWING } else { 1.0 };
-        Self { family, search, tried: Vec::new(), dictionary_share }
+        Self { family, search, tried: Vec::new(), dictionary_share, values_alone: false }
     }
 
     fn climb(
@@ -127,14 +133,16 @@ impl Space {
         start: Option<&Found>,
         axes: Range<usize>,
     ) -> Result<Found> {
-        let Self { family, search, tried, dictionary_share } = self;
+        let Self { family, search, tried, dictionary_share, values_alone } = self;
         let hint = candidates.first_knob(*family, goal);
         search.best(goal, start, hint, axes, &mut |rungs, knob| {
             let measured = candidates.measure(*family, rungs, knob, Effort::Rough, Vec::new())?;
             tried.push((rungs.to_vec(), measured.tried));
             let outcome = measured.outcome;
             let mut counted = outcome.measured();
-            counted.bytes -= (1.0 - *dictionary_share) * outcome.dictionary_bytes;
+            let others =
+                if *values_alone { outcome.coded_bytes } else { counted.bytes - outcome.dictionary_bytes };
+            counted.bytes = others + *dictionary_share * outcome.dictionary_bytes;
             Ok(counted)
         })
     }
@@ -177,6 +185,17 @@ impl<'a> Chooser<'a> {
 
     /// The best for a target.
     pub fn for_target(&mut self, target: Target) -> Result<Chosen> {
+        let chosen = self.nearest_to(target)?;
+        let too_large = chosen.outcome.bytes > worthwhile(self.candidates.trials.source_bytes) as f64;
+        // So small an error that none at all may take fewer bytes.
+        if matches!(target, Target::Nmae(_)) && too_large {
+            self.for_bound(Bound::Lossless)
+        } else {
+            Ok(chosen)
+        }
+    }
+
+    fn nearest_to(&mut self, target: Target) -> Result<Chosen> {
         let goal = match target {
             Target::Nmae(nmae) => Goal::Nmae(nmae),
             Target::Ratio(ratio) => Goal::Bytes(self.candidates.trials.value_bytes / ratio),
@@ -216,6 +235,7 @@ impl<'a> Chooser<'a> {
             return Ok(None);
         }
         let Trials { signals, source_bytes, .. } = *self.candidates.trials;
+        let signals = signals.max(self.candidates.material.all_signals() as u64);
         if signals < FEWEST_SIGNALS {
             return Ok(Some(format!(
                 "{signals} signals are too few to learn a dictionary from and to check it (at least {FEWEST_SIGNALS})"
@@ -228,8 +248,10 @@ impl<'a> Chooser<'a> {
             )));
         }
         // It is about what signals have in common, not about how many there are.
-        (self.codes.dictionary_share, self.residuals.dictionary_share) = (GROWING, GROWING);
-        if let Some(reason) = self.does_not_carry_over(learned_from)? {
+        for space in [&mut self.codes, &mut self.residuals] {
+            (space.dictionary_share, space.values_alone) = (GROWING, true);
+        }
+        if let Some(reason) = self.does_not_carry_over(learned_from, spread)? {
             return Ok(Some(reason));
         }
         let mut saved = 0.0f64;
@@ -260,14 +282,15 @@ impl<'a> Chooser<'a> {
     }
 
     /// Whether codes are far worse on rows that were not learned from, as they are for random walks.
-    fn does_not_carry_over(&self, learned_from: &Trials) -> Result<Option<String>> {
+    fn does_not_carry_over(&self, learned_from: &Trials, spread: f64) -> Result<Option<String>> {
         let rungs: Vec<usize> = self.codes.search.ladders().iter().map(|ladder| ladder.start).collect();
         let measured =
             self.candidates.measure(Family::Codes, &rungs, USUAL_KNOB, Effort::Rough, Vec::new())?;
         let settings = self.candidates.settings_of(measured.codebook, Bound::None);
-        let (new, known) =
-            (measured.outcome.error.nmae(), learned_from.run(&settings, 0, Effort::Rough)?.error.nmae());
-        Ok((new > CARRIES_OVER * known).then(|| {
+        let learned_from = learned_from.run(&settings, 0, Effort::Rough)?;
+        // Of most signals: an outage is no reason to give up.
+        let (new, known) = (measured.outcome.usually_left(), learned_from.usually_left());
+        Ok((new > CARRIES_OVER * known && new > OF_SPREAD * spread).then(|| {
             format!(
                 "what is learned from some rows does not carry over to others, as for random walks: there codes leave {:.1} % \
                  of the values instead of {:.1} %",
@@ -281,7 +304,14 @@ impl<'a> Chooser<'a> {
     fn both(&mut self, goal: Goal) -> Result<[(Family, Found); 2]> {
         let (candidates, codes, residuals) = (&self.candidates, &mut self.codes, &mut self.residuals);
         let (codes, residuals) = std::thread::scope(|scope| {
-            let codes = scope.spawn(|| codes.climb(candidates, goal, None, ATOMS..LAMBDA));
+            let codes = scope.spawn(|| {
+                let found = codes.climb(candidates, goal, None, ATOMS..LAMBDA)?;
+                // Few atoms want a wider kernel than many: neither is found from the other step by step.
+                let Some(wider) = candidates.wider(&found.rungs) else { return Ok(found) };
+                let start = Found { rungs: wider, ..found.clone() };
+                let other = codes.climb(candidates, goal, Some(&start), ATOMS..LAMBDA)?;
+                Ok::<_, ArchiveError>(if other.is_better_than(&found) { other } else { found })
+            });
             let residuals = residuals.climb(candidates, goal, None, ATOMS..WEIGHTS);
             let codes = codes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             (codes, residuals)

@@ -150,6 +150,16 @@ impl DataFileWriter {
         Ok(bytes)
     }
 
+    /// Bytes of codes and residuals so far.
+    pub fn coded_bytes(&self) -> u64 {
+        let chunks = self.writer.flushed_row_groups().iter().flat_map(|group| group.columns());
+        let ours = |name: &str| {
+            self.schema.fields()[self.footer.code_column..].iter().any(|field| field.name() == name)
+        };
+        let coded = chunks.filter(|chunk| chunk.column_path().parts().first().is_some_and(|name| ours(name)));
+        coded.map(|chunk| chunk.compressed_size().max(0) as u64).sum()
+    }
+
     fn take(&mut self) -> Result<Vec<u8>> {
         self.writer.sync()?;
         let bytes = std::mem::take(&mut self.writer.inner_mut().0);

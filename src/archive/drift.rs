@@ -15,6 +15,9 @@ const DEVIATIONS: f64 = 3.0;
 const NARROWEST: f64 = 1.25;
 const WIDEST: f64 = 3.0;
 
+/// Runs of a file that are followed at most: neighbours are put together beyond that.
+const MOST_RUNS: usize = 1 << 13;
+
 /// What learning promises.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Promise {
@@ -51,15 +54,13 @@ pub struct Drift {
 
 impl Promise {
     pub(super) fn new(outcome: &Outcome) -> Option<Self> {
-        let mut all = Left::default();
-        outcome.left.iter().for_each(|left| all.merge(left));
+        let all = Left::sum(&outcome.left);
         // Nothing that was held out, or nothing but zeros, promises nothing.
         if all.value <= 0.0 {
             return None;
         }
         let left = all.share();
-        let squares = outcome.left.iter().map(|chunk| (chunk.share() - left).powi(2));
-        let deviation = (squares.sum::<f64>() / outcome.left.len().max(1) as f64).sqrt();
+        let deviation = Left::deviation(&outcome.left);
         let [left, deviation, nmae, held_out_nmae] =
             [left, deviation, outcome.nmae(), outcome.held_out_nmae()]
                 .map(|share| rounded(share, SHARE_DIGITS));
@@ -87,6 +88,15 @@ impl Watch {
     pub fn add(&mut self, left: &Left, row: u64, time: Option<String>) {
         self.all.merge(left);
         self.runs.push((*left, row, time));
+        if self.runs.len() == MOST_RUNS {
+            let pairs = self.runs.chunks(2).map(|pair| {
+                let (first, row, time) = &pair[0];
+                let mut left = *first;
+                pair[1..].iter().for_each(|(other, ..)| left.merge(other));
+                (left, *row, time.clone())
+            });
+            self.runs = pairs.collect();
+        }
     }
 
     /// What codes leave of the file.
@@ -110,7 +120,9 @@ impl Watch {
     fn since(&self, promised: f64, limit: f64) -> (u64, Option<String>) {
         let mut changed = Left::default();
         self.runs.iter().filter(|(left, ..)| left.share() > limit).for_each(|(left, ..)| changed.merge(left));
-        let threshold = (promised + changed.share()) / 2.0;
+        // What is left of zeros cannot be told as a share.
+        let of_changed = if changed.value > 0.0 { changed.share() } else { limit };
+        let threshold = (promised + of_changed) / 2.0;
         let (mut sum, mut lowest, mut first) = (0.0, 0.0, 0);
         for (i, (left, ..)) in self.runs.iter().enumerate() {
             sum += left.error - threshold * left.value;

@@ -173,6 +173,11 @@ impl Table {
         if matches!(self.layout, Layout::List { .. }) { sensors * widths } else { widths }
     }
 
+    /// Rows that a signal is cut from, counted from the beginning of a file; 1 where any row may begin one.
+    pub fn rows_of_signal(&self) -> usize {
+        if let Layout::Window { length, .. } = &self.layout { (*length).max(1) } else { 1 }
+    }
+
     /// Values of a row, where lists have so many.
     pub fn values_in_row(&self, sensors: usize) -> usize {
         match self.layout {

@@ -2,7 +2,6 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{Array, AsArray, RecordBatch};
@@ -12,7 +11,7 @@ use arrow::datatypes::DataType;
 use super::cells::{Cells, numeric};
 use super::codebook::Codebook;
 use super::layout::{Layout, Table};
-use super::placed::place_rows;
+use super::placed::place_all;
 use super::quantiser::Bound;
 use super::sampled::Sampled;
 use super::sparse_codes::CODE_TOLERANCE;
@@ -160,9 +159,14 @@ impl Material {
         Ok(Self { table, sensors, rows, held_out, deviations, samples: Mutex::default() })
     }
 
-    /// Signals there are to learn from.
+    /// Signals there are to learn from while parameters are chosen.
     pub fn signals(&self) -> usize {
         self.rows.len() / self.sensors
+    }
+
+    /// Signals that what is kept has learned from.
+    pub fn all_signals(&self) -> usize {
+        (self.rows.len() + self.held_out.len()) / self.sensors
     }
 
     /// Whether signals that are held out can be learned from in the end.
@@ -217,7 +221,8 @@ impl Material {
     /// magnitude, else 1; or the other of the two.
     pub fn scales(&self, bound: Bound, otherwise: bool) -> Vec<f64> {
         // What is below a bound is free anyway, and counts for no more than that.
-        let least = if let Bound::MaxError(bound) = bound { bound } else { 0.0 };
+        // In powers of two, so that bounds that are alike share what is learned.
+        let least = if let Bound::MaxError(bound) = bound { bound.log2().floor().exp2() } else { 0.0 };
         let size = |deviation: &f64| deviation.max(least);
         let usable = |size: &f64| size.is_normal() && size.recip().is_normal();
         let mut sizes: Vec<f64> = self.deviations.iter().map(size).filter(usable).collect();
@@ -328,19 +333,10 @@ impl Material {
 
 /// The signals of rows, as many as memory may hold.
 fn signals_of(table: &Table, length: usize, rows: &[RecordBatch]) -> Result<Vec<Cells>> {
-    let (mut parts, mut wrong, mut cells) = (Vec::new(), None, 0);
-    for batch in rows {
-        let found = place_rows(table, length, batch.clone(), &mut |placed| {
-            cells += placed.cells.raw.len();
-            parts.push(placed.cells);
-            Ok(if cells < MOST_CELLS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-        });
-        wrong = wrong.or(found.err());
-    }
     // A file that does not fit fails when its turn comes, and is named then.
-    match wrong {
-        Some(error) if parts.is_empty() => Err(error),
-        _ => Ok(parts),
+    match place_all(table, length, rows, MOST_CELLS) {
+        (placed, Some(error)) if placed.is_empty() => Err(error),
+        (placed, _) => Ok(placed.into_iter().map(|placed| placed.cells).collect()),
     }
 }
 

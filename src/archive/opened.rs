@@ -223,9 +223,10 @@ impl Archive {
         }
     }
 
-    /// The promise on the error of values.
+    /// The promise on the error of all values: the loosest of its dictionaries'.
     pub fn bound(&self) -> Bound {
-        self.latest().description.bound
+        let bounds = self.generations.iter().map(|generation| generation.description.bound);
+        bounds.reduce(Bound::looser).unwrap_or(Bound::None)
     }
 
     /// The names of the hive partitions that all files are in.

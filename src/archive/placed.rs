@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 
 use arrow::array::RecordBatch;
 
-use super::Result;
 use super::block::{self, CodedBlock};
 use super::cells::{Cell, Cells, gather};
 use super::data_file_writer::Settings;
 use super::layout::{Layout, Placement, Table};
+use super::{ArchiveError, Result};
 
 /// Values in a block: enough for residuals to know their neighbours, few enough to read a part of a table.
 pub(super) const BLOCK_VALUES: usize = 1 << 20;
@@ -83,6 +83,28 @@ pub(super) fn place_rows(
     }
     let cells = table.cells(&rows, &placement)?;
     each(Placed { rows, placement, cells })
+}
+
+/// The signals of rows, up to so many cells, and what was wrong with rows that have none.
+pub(super) fn place_all(
+    table: &Table,
+    sensors: usize,
+    batches: &[RecordBatch],
+    most_cells: usize,
+) -> (Vec<Placed>, Option<ArchiveError>) {
+    let (mut all, mut wrong, mut cells) = (Vec::new(), None, 0);
+    for rows in batches.iter().filter(|rows| rows.num_rows() > 0) {
+        let found = place_rows(table, sensors, rows.clone(), &mut |placed| {
+            cells += placed.cells.raw.len();
+            all.push(placed);
+            Ok(if cells < most_cells { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        });
+        wrong = wrong.or(found.err());
+        if cells >= most_cells {
+            break;
+        }
+    }
+    (all, wrong)
 }
 
 pub(super) fn block_rows(table: &Table, sensors: usize) -> usize {

@@ -56,13 +56,7 @@ pub(super) async fn learn(
     let mut chooser = Chooser::new(&material, &trials, &request.learn, group_sensors, observer);
     let chosen = match (&kept, request.target) {
         (Some(_), _) => None,
-        (None, Some(target)) => {
-            let chosen = chooser.for_target(target)?;
-            let exact = matches!(target, Target::Nmae(_))
-                && chosen.outcome.bytes > worthwhile(trials.source_bytes) as f64;
-            // So small an error that none at all may take fewer bytes.
-            Some(if exact { chooser.for_bound(Bound::Lossless)? } else { chosen })
-        }
+        (None, Some(target)) => Some(chooser.for_target(target)?),
         (None, None) => Some(chooser.for_bound(request.bound)?),
     };
     let insisted = request.learn.atoms.is_some();
@@ -80,7 +74,7 @@ pub(super) async fn learn(
         None => (Arc::new(material.blank(request.bound)?), request.bound, None, Vec::new()),
     };
     let series = material.table.series.clone();
-    let signals = material.signals() as u64;
+    let signals = material.all_signals() as u64;
     let mut description = Description::new(&codebook, table.layout.clone(), series, bound, signals);
     description.target = request.target;
     description.learn = request.learn.clone();

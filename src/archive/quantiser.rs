@@ -46,6 +46,16 @@ impl Bound {
         }
     }
 
+    /// The one that promises less; nothing, where they cannot be compared.
+    pub(super) fn looser(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Lossless, bound) | (bound, Self::Lossless) => bound,
+            (Self::MaxError(a), Self::MaxError(b)) => Self::MaxError(a.max(b)),
+            (Self::MaxRelativeError(a), Self::MaxRelativeError(b)) => Self::MaxRelativeError(a.max(b)),
+            _ => Self::None,
+        }
+    }
+
     /// Refuses bounds that mean nothing.
     pub fn check(self) -> Result<Self> {
         match self {
@@ -178,7 +188,7 @@ impl Quantiser {
         let mut whole = per_step.is_normal();
         for ((value, prediction), integer) in values.iter().zip(predictions).zip(integers) {
             let exact = number.to_f64(*value);
-            // Adding a number whose last bit is 1 rounds to integers, and leaves them in its lower bits.
+            // Adding a number whose last bit stands for 1 rounds to integers, and leaves them in its lower bits.
             let shifted = (exact - prediction) * per_step + ROUNDS;
             let rounded = shifted - ROUNDS;
             *integer = (shifted.to_bits() as i64).wrapping_sub(ROUNDS.to_bits() as i64);

@@ -1,10 +1,12 @@
 //! The part of a table that is looked at before it is compressed: rows to learn from, and blocks to measure
 //! with, in which rows are held out from learning. Bounded, whatever the table's size.
 
+use std::ops::Range;
+
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{cast, concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Int64Type};
-use futures::StreamExt;
+use futures::{Stream, StreamExt, TryStreamExt};
 
 use super::Result;
 use super::layout::{Layout, Table};
@@ -70,34 +72,58 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64) -> R
         sampled.held_out = Some(held_out);
         return Ok(sampled);
     }
-    let groups: Vec<(&Source, usize)> =
-        sources.iter().flat_map(|source| (0..source.row_groups).map(move |group| (*source, group))).collect();
+    let groups: Vec<(usize, usize)> = (0..sources.len())
+        .flat_map(|source| (0..sources[source].row_groups).map(move |group| (source, group)))
+        .collect();
     if groups.is_empty() {
         return Ok(sampled);
     }
+    let measured = measured_blocks(table, sources, block);
+    for extent in &measured {
+        let source = sources[extent.source];
+        let (group, offset) = source.group_at(extent.rows.start);
+        let rows = rows_from(source, group, offset, extent.rows.len()).await?;
+        sampled.blocks.extend(together(rows.try_collect().await?)?);
+    }
     let bytes: u64 = sources.iter().map(|source| source.bytes).sum();
     let affordable = FETCHED_BYTES / (bytes / groups.len().max(1) as u64).max(1);
-    let runs = affordable.clamp(FEWEST_RUNS, LEARNED_RUNS as u64) as usize;
-    let stride = groups.len().div_ceil(runs).max(1);
-    let runs = groups.len().div_ceil(stride).max(1);
+    let fetched = affordable.clamp(FEWEST_RUNS, LEARNED_RUNS as u64) as usize;
+    let stride = groups.len().div_ceil(fetched).max(1);
+    let fetched = groups.len().div_ceil(stride).max(1);
+    // Where row groups are few they are large, and not alike from beginning to end.
+    let in_group = (LEARNED_RUNS / fetched).max(1);
+    let runs = fetched * in_group;
     let most = match &table.layout {
         // A row is one value there, and a signal takes many.
         Layout::Long { .. } | Layout::Window { .. } => BLOCK_VALUES,
         _ => LEARNED_ROWS / runs,
     };
-    let run = (LEARNED_VALUES / runs / row_values).clamp(1, most);
-    for (source, group) in groups.iter().step_by(stride) {
-        sampled.learned.extend(read_run(source, *group, 0, run).await?);
-    }
-    let blocks = runs.min(MEASURED_BLOCKS);
-    for i in 0..blocks {
-        // From the middles of as many parts of the table.
-        let (source, group) = groups[(2 * i + 1) * groups.len() / (2 * blocks)];
-        // What follows the run that was learned from.
-        let start = run.min(source.group_rows(group).saturating_sub(block));
-        let rows = read_run(source, group, start, block).await?;
-        if let Some(first) = rows.first() {
-            sampled.blocks.push(concat_batches(first.schema_ref(), &rows)?);
+    let unit = table.rows_of_signal();
+    let run = (LEARNED_VALUES / runs / row_values).clamp(1, most).next_multiple_of(unit);
+    for (index, group) in groups.into_iter().step_by(stride) {
+        let source = sources[index];
+        let first = source.first_row(group);
+        let rows = source.group_rows(group);
+        let part = |i: usize| {
+            let start = (first + i * rows / in_group).next_multiple_of(unit);
+            let end = if in_group == 1 { source.rows as usize } else { first + rows };
+            let free = measured.iter().filter(|extent| extent.source == index).fold(
+                start..(start + run).min(end),
+                |free, taken| {
+                    if taken.rows.contains(&free.start) {
+                        taken.rows.end.next_multiple_of(unit)..free.end
+                    } else if free.contains(&taken.rows.start) {
+                        free.start..taken.rows.start
+                    } else {
+                        free
+                    }
+                },
+            );
+            (free.start < free.end).then_some(free)
+        };
+        let parts: Vec<Range<usize>> = (0..in_group).filter_map(part).collect();
+        for rows in read_parts(source, group, &parts).await? {
+            sampled.learned.extend(together(rows)?);
         }
     }
     if matches!(table.layout, Layout::List { .. })
@@ -108,24 +134,86 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64) -> R
     Ok(sampled)
 }
 
+/// Rows of one of the files.
+struct Extent {
+    source: usize,
+    rows: Range<usize>,
+}
+
+/// Blocks to measure with, from the middles of as many parts of the table; half of it is left to learn from.
+fn measured_blocks(table: &Table, sources: &[&Source], block: usize) -> Vec<Extent> {
+    let total: usize = sources.iter().map(|source| source.rows as usize).sum();
+    let count = (total / (2 * block)).clamp(1, MEASURED_BLOCKS);
+    let mut found: Vec<Extent> = Vec::new();
+    for i in 0..count {
+        let mut row = (2 * i + 1) * total / (2 * count);
+        let mut source = 0;
+        while source + 1 < sources.len() && row >= sources[source].rows as usize {
+            row -= sources[source].rows as usize;
+            source += 1;
+        }
+        let rows = sources[source].rows as usize;
+        let start = row.min(rows.saturating_sub(block)) / table.rows_of_signal() * table.rows_of_signal();
+        let extent = Extent { source, rows: start..(start + block).min(rows) };
+        // A short file may be the middle of several parts.
+        if found.last().is_none_or(|last| last.source != source || last.rows.end <= start) {
+            found.push(extent);
+        }
+    }
+    found
+}
+
+/// Rows that belong together in one batch, if there are any.
+fn together(rows: Vec<RecordBatch>) -> Result<Option<RecordBatch>> {
+    match rows.first().map(RecordBatch::schema) {
+        Some(schema) => Ok(Some(concat_batches(&schema, &rows)?).filter(|rows| rows.num_rows() > 0)),
+        None => Ok(None),
+    }
+}
+
+/// Parts of a file, in ascending order from some row group on, in one go.
+async fn read_parts(source: &Source, group: usize, parts: &[Range<usize>]) -> Result<Vec<Vec<RecordBatch>>> {
+    let (Some(start), Some(end)) = (parts.first().map(|part| part.start), parts.last().map(|part| part.end))
+    else {
+        return Ok(Vec::new());
+    };
+    let first = source.first_row(group);
+    let mut found = vec![Vec::new(); parts.len()];
+    let mut row = start;
+    let mut batches = std::pin::pin!(rows_from(source, group, start - first, end - start).await?);
+    while let Some(batch) = batches.try_next().await? {
+        let rows = row..row + batch.num_rows();
+        for (part, found) in parts.iter().zip(&mut found) {
+            let shared = part.start.max(rows.start)..part.end.min(rows.end);
+            if shared.start < shared.end {
+                found.push(batch.slice(shared.start - rows.start, shared.len()));
+            }
+        }
+        row = rows.end;
+    }
+    Ok(found)
+}
+
 /// So many rows from one on, of a row group and those after it.
-async fn read_run(source: &Source, group: usize, start: usize, rows: usize) -> Result<Vec<RecordBatch>> {
+async fn rows_from(
+    source: &Source,
+    group: usize,
+    start: usize,
+    rows: usize,
+) -> Result<impl Stream<Item = Result<RecordBatch>>> {
     let mut groups = vec![group];
     let mut found = source.group_rows(group);
     while found < start + rows && group + groups.len() < source.row_groups {
         found += source.group_rows(group + groups.len());
         groups.push(group + groups.len());
     }
-    let mut stream = source.batches(Some(groups), start, Some(rows), rows.min(READ_ROWS)).await?;
-    let mut batches = Vec::new();
-    while let Some(batch) = stream.next().await {
-        batches.push(batch.map_err(|error| error.at(&source.input.name))?);
-    }
-    Ok(batches)
+    let batches = source.batches(Some(groups), start, Some(rows), rows.clamp(1, READ_ROWS)).await?;
+    let name = source.input.name.clone();
+    Ok(batches.map_err(move |error| error.at(&name)))
 }
 
-/// The third quarter of the rows is held out: rows nearby are alike, and a code for one that was learned
-/// from says little about others.
+/// The third quarter of the rows is held out, in whole signals: rows nearby are alike, and a code for one that was
+/// learned from says little about others.
 fn hold_out_a_quarter(table: &Table, blocks: &[RecordBatch]) -> Result<(Vec<RecordBatch>, Vec<RecordBatch>)> {
     if let Layout::Long { time, .. } = &table.layout
         && let Some(parts) = quarter_of_times(table, time, blocks)?
@@ -138,8 +226,10 @@ fn hold_out_a_quarter(table: &Table, blocks: &[RecordBatch]) -> Result<(Vec<Reco
     let mut first = 0;
     for block in blocks {
         let count = block.num_rows();
-        let within = |row: usize| row.clamp(first, first + count) - first;
-        let (from, to) = (within(from), within(to));
+        // Signals begin anew with every block.
+        let unit = table.rows_of_signal();
+        let within = |row: usize| (row.clamp(first, first + count) - first).div_ceil(unit) * unit;
+        let (from, to) = (within(from).min(count), within(to).min(count));
         for (held, start, end) in [(false, 0, from), (true, from, to), (false, to, count)] {
             if start < end {
                 let part = if held { &mut held_out } else { &mut learned };
@@ -175,10 +265,15 @@ fn quarter_of_times(
     for (block, times) in blocks.iter().zip(&columns) {
         let is_held = |time: Option<i64>| Some(time.is_some_and(|time| (*from..*to).contains(&time)));
         let held: BooleanArray = times.as_primitive::<Int64Type>().iter().map(is_held).collect();
-        held_out.push(filter_record_batch(block, &held)?);
-        learned.push(filter_record_batch(block, &arrow::compute::not(&held)?)?);
+        for (part, chosen) in [(&mut held_out, &held), (&mut learned, &arrow::compute::not(&held)?)] {
+            let rows = filter_record_batch(block, chosen)?;
+            if rows.num_rows() > 0 {
+                part.push(rows);
+            }
+        }
     }
-    Ok(Some((learned, held_out)))
+    // Times may all be the same once they are whole numbers.
+    Ok((!learned.is_empty() && !held_out.is_empty()).then_some((learned, held_out)))
 }
 
 /// The first rows that are not NULL alone.

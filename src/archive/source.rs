@@ -76,6 +76,21 @@ impl Source {
         self.metadata.row_group(group).num_rows().max(0) as usize
     }
 
+    /// The first row of a row group, in the file.
+    pub fn first_row(&self, group: usize) -> usize {
+        (0..group).map(|before| self.group_rows(before)).sum()
+    }
+
+    /// The row group that a row of the file is in, and its place there.
+    pub fn group_at(&self, row: usize) -> (usize, usize) {
+        let (mut group, mut offset) = (0, row);
+        while group + 1 < self.row_groups && offset >= self.group_rows(group) {
+            offset -= self.group_rows(group);
+            group += 1;
+        }
+        (group, offset)
+    }
+
     /// Rows from `offset` on, at most `limit`, of some row groups or of all.
     pub async fn batches(
         &self,

@@ -1,8 +1,6 @@
 //! What an archive would be like with a codebook: blocks are coded as they will be, and their bytes and
 //! errors carried over to the whole table.
 
-use std::ops::ControlFlow;
-
 use arrow::array::RecordBatch;
 use rayon::prelude::*;
 
@@ -12,7 +10,7 @@ use super::data_file_writer::{DataFileWriter, Settings};
 use super::error_sums::ErrorSums;
 use super::layout::{Layout, Table};
 use super::learn::Material;
-use super::placed::{Placed, place_rows};
+use super::placed::{Placed, place_all};
 use super::quantiser::Bound;
 use super::sampled::Sampled;
 use crate::math::search::Measured;
@@ -69,17 +67,19 @@ pub(super) struct Trials {
 pub(super) struct Outcome {
     /// Bytes of the archive.
     pub bytes: f64,
-    /// Bytes of its dictionary.
+    /// Bytes of its dictionary, and of codes and residuals.
     pub dictionary_bytes: f64,
+    pub coded_bytes: f64,
     /// The errors of all rows that were looked at, and of those held out.
     pub error: ErrorSums,
     pub held_out: ErrorSums,
     /// The errors of the latter once they have been learned from, too.
-    aware: Option<ErrorSums>,
+    held_out_once_learned: Option<ErrorSums>,
     /// The share of the table that was looked at.
     covered: f64,
-    /// What codes leave of rows held out, chunk by chunk.
+    /// What codes leave of rows that were looked at, chunk by chunk, and of those held out.
     pub left: Vec<Left>,
+    held_out_left: Left,
     /// How much the errors of parts of the table differ, where there are no residuals.
     unevenness: f64,
 }
@@ -106,20 +106,33 @@ impl Outcome {
         if self.held_out.value_absolute > 0.0 { self.held_out.nmae() } else { self.error.nmae() }
     }
 
+    /// What codes leave of most runs of signals, as NMAE: half of the runs are worse.
+    pub fn usually_left(&self) -> f64 {
+        let mut shares: Vec<f64> =
+            self.left.iter().filter(|left| left.value > 0.0).map(Left::share).collect();
+        shares.sort_by(f64::total_cmp);
+        shares.get(shares.len() / 2).copied().unwrap_or(0.0)
+    }
+
     pub fn measured(&self) -> Measured {
         // Where some parts are expressed badly, others that were not looked at may be, too.
-        let unseen = match self.aware.map(|aware| aware.nmae()) {
+        let unseen = match self.held_out_once_learned.map(|errors| errors.nmae()) {
             // The same rows tell how much worse it is not to have learned from them.
-            Some(aware) if aware > 0.0 => self.nmae() * self.held_out_nmae() / aware,
+            Some(learned) if learned > 0.0 => self.nmae() * self.held_out_nmae() / learned,
             _ => self.held_out_nmae(),
         };
         let nmae = self.nmae().max(unseen / HELD_OUT_ALLOWANCE) + UNEVENNESS * self.unevenness;
         Measured { bytes: self.bytes, nmae, max_error: self.error.max }
     }
 
-    /// The same with what a codebook that has not learned from the rows held out leads to on these.
-    pub fn judged_by(self, (held_out, left): (ErrorSums, Vec<Left>)) -> Self {
-        Self { aware: Some(self.held_out), held_out, left, ..self }
+    /// The same with what a codebook that has not learned from the rows held out leads to on these: other rows that
+    /// were not learned from will be as much worse.
+    pub fn judged_by(mut self, (held_out, held_out_left): (ErrorSums, Left)) -> Self {
+        let worse = (held_out_left.error / self.held_out_left.error).max(1.0);
+        if worse.is_finite() {
+            self.left.iter_mut().for_each(|left| left.error *= worse);
+        }
+        Self { held_out_once_learned: Some(self.held_out), held_out, held_out_left, ..self }
     }
 }
 
@@ -195,6 +208,7 @@ impl Trials {
         for (placed, coded) in blocks.iter().zip(of_blocks) {
             bytes += writer.write(&placed.rows, &placed.placement, coded)?.len();
         }
+        let coded_bytes = writer.coded_bytes() as f64;
         bytes += writer.finish()?.0.len();
         let rows: usize = blocks.iter().map(|placed| placed.rows.num_rows()).sum();
         let scale = self.total_rows as f64 / rows.max(1) as f64;
@@ -206,11 +220,13 @@ impl Trials {
                 + files * (ENTRY_BYTES + fixed)
                 + (bytes as f64 - fixed) * scale,
             dictionary_bytes: dictionary_bytes as f64,
+            coded_bytes: coded_bytes * scale,
             error: errors(of_blocks),
             held_out: errors(unseen),
-            aware: None,
+            held_out_once_learned: None,
             covered: if self.held_out.is_some() { 1.0 } else { 0.0 },
-            left: all_left(unseen),
+            left: all_left(of_blocks),
+            held_out_left: Left::sum(&all_left(unseen)),
             unevenness: if settings.bound == Bound::None { deviation_of_parts(of_blocks) } else { 0.0 },
         })
     }
@@ -218,12 +234,12 @@ impl Trials {
 
 impl Trials {
     /// The errors of rows that were held out, and what codes leave of them.
-    pub fn run_held_out(&self, settings: &Settings) -> Result<(ErrorSums, Vec<Left>)> {
+    pub fn run_held_out(&self, settings: &Settings) -> Result<(ErrorSums, Left)> {
         let held_out = self.held_out.as_deref().unwrap_or_default();
         let coded: Result<Vec<CodedBlock>> =
             held_out.par_iter().map(|placed| placed.encode(&self.table, settings)).collect();
         let coded = coded?;
-        Ok((errors(&coded), all_left(&coded)))
+        Ok((errors(&coded), Left::sum(&all_left(&coded))))
     }
 
     /// Some sensors of the first block, evenly spread.
@@ -255,32 +271,14 @@ fn all_left(coded: &[CodedBlock]) -> Vec<Left> {
 /// The standard deviation of what codes leave of parts of the table, as NMAE.
 fn deviation_of_parts(coded: &[CodedBlock]) -> f64 {
     let left = all_left(coded);
-    let share = |chunks: &[Left]| {
-        let mut sum = Left::default();
-        chunks.iter().for_each(|left| sum.merge(left));
-        sum.share()
-    };
-    let parts = left.chunks(left.len().div_ceil(PARTS).max(1));
-    let (all, count) = (share(&left), parts.len().max(1) as f64);
-    let deviation = (parts.map(|part| (share(part) - all).powi(2)).sum::<f64>() / count).sqrt();
-    if deviation.is_finite() { deviation } else { 0.0 }
+    let parts: Vec<Left> = left.chunks(left.len().div_ceil(PARTS).max(1)).map(Left::sum).collect();
+    Left::deviation(&parts)
 }
 
 /// Rows whose signals have been found, as many as memory may hold.
 fn placed(material: &Material, batches: &[RecordBatch]) -> Vec<Placed> {
-    let (mut all, mut cells) = (Vec::new(), 0);
-    for rows in batches {
-        // A file that does not fit fails when its turn comes, and is named then.
-        let _ = place_rows(&material.table, material.sensors, rows.clone(), &mut |placed| {
-            cells += placed.cells.raw.len();
-            all.push(placed);
-            if cells < MOST_CELLS { Ok(ControlFlow::Continue(())) } else { Ok(ControlFlow::Break(())) }
-        });
-        if cells >= MOST_CELLS {
-            break;
-        }
-    }
-    all
+    // A file that does not fit fails when its turn comes, and is named then.
+    place_all(&material.table, material.sensors, batches, MOST_CELLS).0
 }
 
 /// Short runs, so that some of them are enough at times.
@@ -290,7 +288,9 @@ fn in_runs(material: &Material, batches: &[RecordBatch]) -> Vec<RecordBatch> {
         return batches.to_vec();
     }
     let runs = |rows: &RecordBatch| -> Vec<RecordBatch> {
-        let (count, run) = (rows.num_rows(), rows.num_rows().div_ceil(HELD_OUT_RUNS).max(block::CHUNK));
+        let unit = material.table.rows_of_signal();
+        let count = rows.num_rows();
+        let run = count.div_ceil(HELD_OUT_RUNS).max(block::CHUNK).next_multiple_of(unit);
         (0..count).step_by(run).map(|first| rows.slice(first, run.min(count - first))).collect()
     };
     batches.iter().flat_map(runs).collect()

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, FieldRef, SchemaRef};
 use arrow::util::display::array_value_to_string;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
@@ -385,11 +385,23 @@ fn code_rows(table: &Table, settings: &Settings, rows: RecordBatch) -> Result<Ve
     Ok(coded)
 }
 
+/// A column's type, and what else tells it from others of its name.
+fn kind(field: &Field) -> String {
+    let nullable = if field.is_nullable() { "nullable" } else { "not nullable" };
+    let metadata = if field.metadata().is_empty() { "" } else { ", with metadata" };
+    format!("{:?} ({nullable}{metadata})", field.data_type())
+}
+
 /// How a table's columns differ from those of the archive.
 fn other_columns(found: &SchemaRef, expected: &SchemaRef) -> String {
     let differs = found.fields().iter().find(|field| !expected.fields().iter().any(|other| other == *field));
     let missing = expected.fields().iter().find(|field| !found.fields().iter().any(|other| other == *field));
+    let named = |field: &FieldRef| expected.field_with_name(field.name()).ok().cloned();
     let what = match (differs, missing) {
+        (Some(field), _) if named(field).is_some() => {
+            let known = named(field).map(|known| kind(&known)).unwrap_or_default();
+            format!("column {} is {}, there it is {known}", field.name(), kind(field))
+        }
         (Some(field), _) => format!("column {} ({}) is not one of them", field.name(), field.data_type()),
         (None, Some(field)) => format!("column {} ({}) is missing", field.name(), field.data_type()),
         (None, None) => "their order is another".to_string(),

@@ -15,3 +15,19 @@ pub(super) fn parse_positive(text: &str) -> std::result::Result<f64, String> {
         _ => Err("not a number greater than zero".to_string()),
     }
 }
+
+/// A share: a number between zero and one.
+pub(super) fn parse_share(text: &str) -> std::result::Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(number) if number > 0.0 && number < 1.0 => Ok(number),
+        _ => Err("not a number between zero and one".to_string()),
+    }
+}
+
+/// A finite number greater than one.
+pub(super) fn parse_ratio(text: &str) -> std::result::Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(number) if number > 1.0 && number.is_finite() => Ok(number),
+        _ => Err("not a number greater than one".to_string()),
+    }
+}

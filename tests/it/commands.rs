@@ -23,6 +23,13 @@ pub fn fails(arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// What is said of wrong usage.
+pub fn refused(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
 /// The only cell of a query's result.
 pub fn sql(statements: &str) -> Value {
     let output = run(&["sql", "--format", "json", "-c", statements]);

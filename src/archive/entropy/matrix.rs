@@ -374,6 +374,29 @@ mod tests {
         }
 
         #[test]
+        fn writing_finds_the_contexts_that_reading_finds(
+            shape in prop::collection::vec((0u8..8, 0u8..8), 1..9),
+            period in 0usize..9,
+            values in prop::collection::vec(prop_oneof![-3i64..4, -900i64..900, -(1i64 << 26) + 1..1 << 26], 0..300),
+        ) {
+            let shape = shape.iter().map(|(forecast, level)| (if period > 0 { *forecast } else { forecast % 4 }, *level));
+            let plan = Plan::described(period, shape.collect());
+            let rows = values.len() / plan.columns.len();
+            let mut values: Vec<i64> = values[..rows * plan.columns.len()].to_vec();
+            let small = small(&values, None).expect("small ones");
+            let (mut written, mut read) = (Vec::new(), Vec::new());
+            known::walk(&small, &plan, |context, residual| {
+                written.push((context, residual));
+                residual
+            });
+            walk(&mut values, None, &plan, |context, residual| {
+                read.push((context, residual));
+                residual
+            });
+            prop_assert_eq!(written, read);
+        }
+
+        #[test]
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), rows in 0usize..9) {
             let _ = decode(&mut Reader(&bytes), rows, 5, None);
         }

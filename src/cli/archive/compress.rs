@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::super::parse::parse_count;
+use super::super::parse::{parse_count, parse_positive, parse_ratio, parse_share};
 use super::super::report::{Report, ReportFormat};
 use super::super::threads::limit_threads;
 use super::arguments::{LayoutArguments, LearnArguments};
@@ -25,16 +25,16 @@ pub(in crate::cli) struct CompressArguments {
     #[command(flatten)]
     layout: LayoutArguments,
     /// Choose everything so that the mean error is at most this share of the mean absolute value
-    #[arg(long, value_name = "E", allow_negative_numbers = true, conflicts_with_all = ["target_ratio", "max_error", "max_relative_error", "lossless", "dictionary"])]
+    #[arg(long, value_name = "E", allow_negative_numbers = true, value_parser = parse_share, conflicts_with_all = ["target_ratio", "max_error", "max_relative_error", "lossless", "dictionary"])]
     target_nmae: Option<f64>,
     /// Choose everything so that the archive takes so many times fewer bytes than the values in memory
-    #[arg(long, value_name = "R", allow_negative_numbers = true, conflicts_with_all = ["max_error", "max_relative_error", "lossless", "dictionary"])]
+    #[arg(long, value_name = "R", allow_negative_numbers = true, value_parser = parse_ratio, conflicts_with_all = ["max_error", "max_relative_error", "lossless", "dictionary"])]
     target_ratio: Option<f64>,
     /// Promise that no value is off by more than this
-    #[arg(long, value_name = "E", allow_negative_numbers = true, conflicts_with_all = ["max_relative_error", "lossless"])]
+    #[arg(long, value_name = "E", allow_negative_numbers = true, value_parser = parse_positive, conflicts_with_all = ["max_relative_error", "lossless"])]
     max_error: Option<f64>,
     /// Promise that no value is off by more than this share of itself
-    #[arg(long, value_name = "E", allow_negative_numbers = true, conflicts_with = "lossless")]
+    #[arg(long, value_name = "E", allow_negative_numbers = true, value_parser = parse_share, conflicts_with = "lossless")]
     max_relative_error: Option<f64>,
     /// Give every value back as it was
     #[arg(long)]
@@ -112,7 +112,7 @@ impl CompressArguments {
         }
         std::fs::create_dir_all(&staging).with_context(|| format!("cannot write {}", target.display()))?;
         let folder = store_path(&staging)?;
-        let bar = JobBar::new();
+        let bar = JobBar::new(self.running.retrain_on_drift);
         let mut result = compress(&inputs, &local_store(), &folder, &job, bar.as_ref()).await;
         if let Err(ArchiveError::OtherJob(_) | ArchiveError::Exists(_)) = &result {
             // What another job has left is of no use.
@@ -135,7 +135,7 @@ impl CompressArguments {
         publish(&staging, &target)?;
         let archive = open(&self.output).await?;
         warn_of_ratio(&report, &archive);
-        print(&report, &archive, self.running.format)?;
+        print(&report, &archive, archive.total_bytes(), self.running.format)?;
         failures(&report)
     }
 }
@@ -145,11 +145,12 @@ impl AppendArguments {
         let retrain_on_drift = self.running.retrain_on_drift;
         let job = Job { threads: limit_threads(self.running.threads)?, retrain_on_drift, ..Job::default() };
         let archive = open(&self.archive).await?;
-        let bar = JobBar::new();
+        let bar = JobBar::new(self.running.retrain_on_drift);
         let result = archive.append(&inputs(&self.inputs)?, &job, bar.as_ref()).await;
         bar.clear();
         let report = result?;
-        print(&report, &open(&self.archive).await?, self.running.format)?;
+        let added = report.files.iter().map(|file| file.bytes).sum();
+        print(&report, &open(&self.archive).await?, added, self.running.format)?;
         failures(&report)
     }
 }
@@ -212,7 +213,13 @@ fn remove_strays(staging: &Path, report: &JobReport) -> Result<()> {
 /// What is reached may be off the target by so much.
 const NEARLY: f64 = 1.05;
 
-fn print(report: &JobReport, archive: &crate::archive::Archive, format: ReportFormat) -> Result<()> {
+/// `bytes` are those that the job has made: of the whole archive, or of what was added to one.
+fn print(
+    report: &JobReport,
+    archive: &crate::archive::Archive,
+    bytes: u64,
+    format: ReportFormat,
+) -> Result<()> {
     let input: u64 = report.files.iter().map(|file| file.source_bytes).sum();
     let output: u64 = report.files.iter().map(|file| file.bytes).sum();
     let stored: Vec<&str> =
@@ -229,7 +236,7 @@ fn print(report: &JobReport, archive: &crate::archive::Archive, format: ReportFo
     printed.add("data_bytes", output);
     printed.add("dictionary_bytes", report.dictionary_bytes);
     printed.add("archive_bytes", archive.total_bytes());
-    printed.add("ratio_to_input_files", input as f64 / (output + report.dictionary_bytes).max(1) as f64);
+    printed.add("ratio_to_input_files", input as f64 / bytes.max(1) as f64);
     printed
         .add("ratio_to_values", report.value_bytes as f64 / (output + report.dictionary_bytes).max(1) as f64);
     printed.add("stored_as_they_were", stored);
@@ -243,6 +250,7 @@ fn print(report: &JobReport, archive: &crate::archive::Archive, format: ReportFo
     printed.add("drift", serde_json::to_value(&report.drift)?);
     if let Some(Target::Nmae(limit)) = archive.target()
         && error.nmae > NEARLY * limit
+        && !report.files.is_empty()
     {
         let (reached, limit) = (100.0 * error.nmae, 100.0 * limit);
         eprintln!("warning: the mean error is {reached:.2} %, the target was {limit:.2} %");
@@ -253,7 +261,7 @@ fn print(report: &JobReport, archive: &crate::archive::Archive, format: ReportFo
 fn warn_of_ratio(report: &JobReport, archive: &crate::archive::Archive) {
     let Some(Target::Ratio(limit)) = archive.target() else { return };
     let reached = report.value_bytes as f64 / archive.total_bytes().max(1) as f64;
-    if reached * NEARLY < limit && archive.kept().is_none() {
+    if reached * NEARLY < limit {
         eprintln!(
             "warning: the archive is {reached:.1} times smaller than its values, the target was {limit}"
         );

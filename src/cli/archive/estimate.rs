@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::super::output::{check_text_output, write_text};
-use super::super::parse::{parse_count, parse_positive};
+use super::super::parse::{parse_count, parse_positive, parse_ratio, parse_share};
 use super::super::threads::limit_threads;
 use super::arguments::{LayoutArguments, LearnArguments};
 use super::estimate_page;
@@ -24,13 +24,13 @@ pub(in crate::cli) struct EstimateArguments {
     #[command(flatten)]
     layout: LayoutArguments,
     /// Mean errors to predict for, as shares of the mean absolute value [default: 0.01,0.02,0.05,0.1]
-    #[arg(long, value_name = "E", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(long, value_name = "E", value_delimiter = ',', allow_negative_numbers = true, value_parser = parse_share)]
     target_nmae: Vec<f64>,
     /// Ratios to predict for: bytes of the values in memory over bytes of the archive
-    #[arg(long, value_name = "R", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(long, value_name = "R", value_delimiter = ',', allow_negative_numbers = true, value_parser = parse_ratio)]
     target_ratio: Vec<f64>,
     /// Bounds on every value to predict for
-    #[arg(long, value_name = "E", value_delimiter = ',', value_parser = parse_positive)]
+    #[arg(long, value_name = "E", value_delimiter = ',', allow_negative_numbers = true, value_parser = parse_positive)]
     max_error: Vec<f64>,
     #[command(flatten)]
     learn: LearnArguments,
@@ -72,10 +72,16 @@ impl EstimateArguments {
         };
         limit_threads(self.threads)?;
         let inputs = inputs(&self.inputs)?;
-        let bar = JobBar::new();
+        let bar = JobBar::new(false);
         let found = estimate(&inputs, &request, bar.as_ref()).await;
         bar.clear();
         let found = found?;
+        if !found.other_columns.is_empty() {
+            let names = found.other_columns.join(", ");
+            eprintln!(
+                "warning: not looked at, since their columns are others: {names}; compress refuses them"
+            );
+        }
         let text = match self.format {
             EstimateFormat::Table => self.table(&found)?,
             EstimateFormat::Json => self.json(&found)?,
@@ -158,6 +164,7 @@ impl EstimateArguments {
             ),
             None => {
                 let best = estimate.ladder.iter().filter(|line| line.met && !line.stored_as_they_were);
+                let met = estimate.ladder.iter().any(|line| line.met);
                 let proposed = best.clone().find(|line| line.aim == Aim::Target(Target::Nmae(0.05)));
                 match proposed.or_else(|| best.clone().next_back()) {
                     Some(line) => format!(
@@ -166,6 +173,7 @@ impl EstimateArguments {
                         100.0 * line.nmae,
                         self.command(estimate, line.aim)
                     ),
+                    None if met => "What can be met of these aims the files meet as they are.".to_string(),
                     None => "None of these aims can be met.".to_string(),
                 }
             }

@@ -13,13 +13,15 @@ use crate::math::{Observer, Progress};
 pub(super) struct JobBar {
     training: TrainingProgress,
     bar: ProgressBar,
+    /// Whether another dictionary is learned where data has drifted.
+    retrains: bool,
 }
 
 impl JobBar {
-    pub fn new() -> Arc<Self> {
+    pub fn new(retrains: bool) -> Arc<Self> {
         let style = ProgressStyle::with_template("{bar:30} {human_pos}/{human_len} rows {msg} {eta} left");
         let bar = ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let shown = Arc::new(Self { training: TrainingProgress::default(), bar });
+        let shown = Arc::new(Self { training: TrainingProgress::default(), bar, retrains });
         let watched = shown.clone();
         tokio::spawn(async move {
             if tokio::signal::ctrl_c().await.is_ok() {
@@ -63,6 +65,7 @@ impl JobObserver for JobBar {
         };
         let done = match drift.generation {
             Some(number) => format!("it was compressed with dictionary {number}, learned from here on"),
+            None if self.retrains => "no dictionary that was learned from here on is better".to_string(),
             None => "--retrain-on-drift learns another dictionary".to_string(),
         };
         self.bar.suspend(|| {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray, TimestampMillisecondArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
@@ -64,6 +64,9 @@ pub(super) fn run(arguments: &TrafficArguments) -> Result<()> {
         drift_day: arguments.drift_day,
         ..TrafficOptions::default()
     };
+    if let Some(day) = arguments.drift_day.filter(|day| *day >= arguments.days) {
+        bail!("--drift-day {day} is after the last day, {}", arguments.days.saturating_sub(1));
+    }
     let mut network = traffic(&options);
     let schema = schema(arguments.layout, arguments.sensors);
     let mut file = ParquetOutput::create(&arguments.output, Arc::clone(&schema))?;
