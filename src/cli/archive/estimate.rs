@@ -168,9 +168,10 @@ impl EstimateArguments {
                 let proposed = best.clone().find(|line| line.aim == Aim::Target(Target::Nmae(0.05)));
                 match proposed.or_else(|| best.clone().next_back()) {
                     Some(line) => format!(
-                        "It pays: {:.1} times smaller than the files at a mean error of {:.2} %.\n\n    {}",
+                        "It pays: {:.1} times smaller than the files at a mean error of {:.2} %; single values are off by up to {:.4}.\n\n    {}",
                         estimate.source_bytes as f64 / line.bytes.max(1) as f64,
                         100.0 * line.nmae,
+                        line.max_error,
                         self.command(estimate, line.aim)
                     ),
                     None if met => "What can be met of these aims the files meet as they are.".to_string(),
