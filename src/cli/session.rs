@@ -10,12 +10,19 @@ use super::file_bytes::FileBytes;
 use super::progress::TrainingProgress;
 use crate::sql::{register_all_with, register_archives};
 
+/// Rows of a batch, unless the environment says otherwise. Vectors are long: DataFusion's 8192 of them fall out of the
+/// caches between reading and coding, and take much memory.
+const BATCH_ROWS: usize = 2048;
+
 /// A session with all functions, files as tables, and `SHOW FUNCTIONS`.
 pub(super) fn session(
     threads: Option<usize>,
     progress: Arc<TrainingProgress>,
 ) -> anyhow::Result<SessionContext> {
     let mut config = SessionConfig::from_env()?.with_information_schema(true);
+    if std::env::var_os("DATAFUSION_EXECUTION_BATCH_SIZE").is_none() {
+        config = config.with_batch_size(BATCH_ROWS);
+    }
     if let Some(threads) = threads {
         config = config.with_target_partitions(threads);
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use rayon::prelude::*;
 
 use super::kernels::Screen;
+use super::packed::PackedAtoms;
 use super::product::BLOCK;
 use super::ridge::RidgeSystem;
 use super::signals::{Rows, RowsView, dot};
@@ -48,7 +49,7 @@ pub(crate) struct Gram {
 #[derive(Debug)]
 pub(crate) struct Screening {
     pub kernel: Arc<dyn Screen>,
-    pub values: Vec<f32>,
+    pub atoms: PackedAtoms,
     pub squares: Vec<f32>,
     largest_square: f64,
 }
@@ -65,11 +66,10 @@ impl Screening {
         let largest_square = rows.squares.iter().fold(0.0, |m: f64, square| m.max(*square));
         let error = kernel.relative_error(rows.dim, largest_square, largest_square);
         let pays = rows.dim >= SCREENED_DIM && rows.len() >= SCREENED_ATOMS && error <= SCREENED_ERROR;
-        pays.then(|| Self {
-            kernel,
-            values: rows.values.iter().map(|value| *value as f32).collect(),
-            squares: rows.squares.iter().map(|square| *square as f32).collect(),
-            largest_square,
+        pays.then(|| {
+            let atoms = PackedAtoms::new(rows);
+            let squares = rows.squares.iter().map(|square| *square as f32).collect();
+            Self { kernel, atoms, squares, largest_square }
         })
     }
 

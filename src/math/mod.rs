@@ -18,6 +18,7 @@ mod gram;
 pub mod kernels;
 pub mod learners;
 pub mod metrics;
+mod packed;
 mod params;
 mod prepared;
 mod product;

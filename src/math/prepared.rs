@@ -61,14 +61,18 @@ impl PreparedDictionary {
         order: Option<Vec<u32>>,
     ) -> Result<Self> {
         let atoms = Signals::from_flat(dictionary.atoms(), dictionary.dim())?;
-        let mut rows = Rows::default();
-        rows.fill(atoms.rows(), &centre, 0)?;
+        let rows = Rows::centred(atoms.rows(), &centre)?;
         Ok(Self { dictionary, centre, rows, order, gram: OnceLock::new(), products: OnceLock::new() })
     }
 
     /// The dictionary itself.
     pub fn dictionary(&self) -> &Dictionary {
         &self.dictionary
+    }
+
+    /// The dictionary alone.
+    pub(crate) fn into_dictionary(self) -> Dictionary {
+        self.dictionary
     }
 
     /// What is subtracted from signals and atoms before products are taken.

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use faer::linalg::matmul::matmul;
-use faer::traits::ComplexField;
 use faer::{Accum, MatMut, MatRef, Par};
 
 use super::signals::RowsView;
@@ -22,11 +21,6 @@ pub(crate) fn inner_products(a: RowsView<'_>, b: RowsView<'_>, out: &mut Vec<f64
     multiply_rows(a.values, b.values, a.dim, out);
 }
 
-/// The same in single precision, of rows one after the other.
-pub(crate) fn inner_products_f32(a: &[f32], b: &[f32], dim: usize, out: &mut Vec<f32>) {
-    multiply_rows(a, b, dim, out);
-}
-
 /// Every row times a symmetric matrix of as many rows as the rows are long.
 pub(crate) fn rows_times_symmetric(rows: &[f64], matrix: &[f64], dim: usize, out: &mut Vec<f64>) {
     multiply_rows(rows, matrix, dim, out);
@@ -34,7 +28,7 @@ pub(crate) fn rows_times_symmetric(rows: &[f64], matrix: &[f64], dim: usize, out
 
 /// Operands that faer would treat as small are padded, so that an entry has the same bits whatever
 /// block it is computed in.
-fn multiply_rows<T: ComplexField + Copy>(a: &[T], b: &[T], dim: usize, out: &mut Vec<T>) {
+fn multiply_rows(a: &[f64], b: &[f64], dim: usize, out: &mut Vec<f64>) {
     if a.is_empty() || b.is_empty() {
         return out.clear();
     }
@@ -42,11 +36,11 @@ fn multiply_rows<T: ComplexField + Copy>(a: &[T], b: &[T], dim: usize, out: &mut
     let b_rows = b_len.max(2);
     let a_rows = a_len.max(FEW_ROWS).max(SMALL_PRODUCT / (b_rows * dim) + 1);
     // Whatever is there is replaced: memory that is reused need not be cleared.
-    out.resize(a_len * b_len, T::zero_impl());
+    out.resize(a_len * b_len, 0.0);
     if a_rows == a_len && b_rows == b_len {
         return multiply(a, a_rows, b, b_rows, dim, out);
     }
-    let mut padded = vec![T::zero_impl(); a_rows * b_rows];
+    let mut padded = vec![0.0; a_rows * b_rows];
     multiply(&pad(a, a_rows * dim), a_rows, &pad(b, b_rows * dim), b_rows, dim, &mut padded);
     for (row, padded) in out.chunks_exact_mut(b_len).zip(padded.chunks_exact(b_rows)) {
         row.copy_from_slice(&padded[..b_len]);
@@ -54,28 +48,21 @@ fn multiply_rows<T: ComplexField + Copy>(a: &[T], b: &[T], dim: usize, out: &mut
 }
 
 /// The values, and zeros up to `count` of them.
-fn pad<T: ComplexField + Copy>(values: &[T], count: usize) -> Cow<'_, [T]> {
+fn pad(values: &[f64], count: usize) -> Cow<'_, [f64]> {
     let mut values = Cow::Borrowed(values);
     if count > values.len() {
-        values.to_mut().resize(count, T::zero_impl());
+        values.to_mut().resize(count, 0.0);
     }
     values
 }
 
-fn multiply<T: ComplexField + Copy>(
-    a: &[T],
-    a_rows: usize,
-    b: &[T],
-    b_rows: usize,
-    dim: usize,
-    out: &mut [T],
-) {
+fn multiply(a: &[f64], a_rows: usize, b: &[f64], b_rows: usize, dim: usize, out: &mut [f64]) {
     matmul(
         MatMut::from_row_major_slice_mut(out, a_rows, b_rows),
         Accum::Replace,
         MatRef::from_row_major_slice(a, a_rows, dim),
         MatRef::from_row_major_slice(b, b_rows, dim).transpose(),
-        T::one_impl(),
+        1.0,
         Par::Seq,
     );
 }

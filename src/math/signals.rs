@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use super::exp::vectorised;
 use super::{MathError, Result};
 
@@ -109,25 +111,34 @@ impl Rows {
     /// row, for errors.
     pub(crate) fn fill(&mut self, rows: &[&[f64]], centre: &[f64], first: usize) -> Result<()> {
         self.dim = centre.len();
-        self.values.clear();
-        self.squares.clear();
-        for (i, row) in rows.iter().enumerate() {
-            if row.len() != self.dim {
-                let (dimension, found) = (self.dim, row.len());
-                return Err(MathError::Dimension { row: first + i, found, dimension });
-            }
-            let start = self.values.len();
-            let square = vectorised(
-                #[inline(always)]
-                || {
-                    self.values.extend(row.iter().zip(centre).map(|(v, c)| v - c));
-                    long_dot(&self.values[start..], &self.values[start..])
-                },
-            );
-            match finite_square(square, &self.values[start..], first + i) {
-                Ok(square) => self.squares.push(square),
+        check_lengths(rows, self.dim, first)?;
+        // Whatever is there is replaced: memory that is reused need not be cleared.
+        self.values.resize(rows.len() * self.dim, 0.0);
+        self.squares.resize(rows.len(), 0.0);
+        let places = self.values.chunks_exact_mut(self.dim.max(1)).zip(&mut self.squares);
+        for ((values, square), row) in places.zip(rows) {
+            *square = subtract(row, centre, values);
+        }
+        self.check(rows, first)
+    }
+
+    /// The same for many rows at once, in parallel.
+    pub(crate) fn centred(rows: &[&[f64]], centre: &[f64]) -> Result<Self> {
+        let dim = centre.len();
+        check_lengths(rows, dim, 0)?;
+        let mut centred = Self { values: vec![0.0; rows.len() * dim], squares: vec![0.0; rows.len()], dim };
+        let places = centred.values.par_chunks_exact_mut(dim.max(1)).zip(&mut centred.squares);
+        places.zip(rows).for_each(|((values, square), row)| *square = subtract(row, centre, values));
+        centred.check(rows, 0)?;
+        Ok(centred)
+    }
+
+    /// Names the first row that cannot be worked with.
+    fn check(&self, rows: &[&[f64]], first: usize) -> Result<()> {
+        for (i, (square, row)) in self.squares.iter().zip(rows).enumerate() {
+            if let Err(error) = finite_square(*square, self.row(i), first + i) {
                 // Name the value as it was given, not as it is after centring.
-                Err(error) => return Err(checked_square(row, first + i).err().unwrap_or(error)),
+                return Err(checked_square(row, first + i).err().unwrap_or(error));
             }
         }
         Ok(())
@@ -146,12 +157,11 @@ impl Rows {
 
     /// The rows in another order.
     pub(crate) fn select(&self, order: &[u32]) -> Self {
-        let mut selected = Self { dim: self.dim, ..Self::default() };
-        for i in order {
-            selected.values.extend_from_slice(self.row(*i as usize));
-            selected.squares.push(self.squares[*i as usize]);
-        }
-        selected
+        let mut values = vec![0.0; order.len() * self.dim];
+        let places = values.par_chunks_exact_mut(self.dim.max(1)).zip(order);
+        places.for_each(|(out, i)| out.copy_from_slice(self.row(*i as usize)));
+        let squares = order.iter().map(|i| self.squares[*i as usize]).collect();
+        Self { values, squares, dim: self.dim }
     }
 
     /// How many rows.
@@ -163,6 +173,26 @@ impl Rows {
     pub fn row(&self, i: usize) -> &[f64] {
         &self.values[i * self.dim..(i + 1) * self.dim]
     }
+}
+
+fn check_lengths(rows: &[&[f64]], dimension: usize, first: usize) -> Result<()> {
+    match rows.iter().position(|row| row.len() != dimension) {
+        Some(i) => Err(MathError::Dimension { row: first + i, found: rows[i].len(), dimension }),
+        None => Ok(()),
+    }
+}
+
+/// Writes `row - centre`; gives the square of its norm.
+fn subtract(row: &[f64], centre: &[f64], out: &mut [f64]) -> f64 {
+    vectorised(
+        #[inline(always)]
+        || {
+            for ((out, value), centre) in out.iter_mut().zip(row).zip(centre) {
+                *out = value - centre;
+            }
+            long_dot(out, out)
+        },
+    )
 }
 
 /// Consecutive rows of a block, borrowed.
@@ -194,39 +224,52 @@ pub(crate) fn by_content(a: &[f64], b: &[f64]) -> Ordering {
 /// Inner product with a fixed order of additions that vectorises.
 #[inline(always)]
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    dot_in_lanes::<8>(a, b)
+    dot_in_vectors::<2>(a, b)
 }
 
 /// The same for a few elements.
 #[inline(always)]
 pub(crate) fn short_dot(a: &[f64], b: &[f64]) -> f64 {
-    dot_in_lanes::<4>(a, b)
+    dot_in_vectors::<1>(a, b)
 }
 
 /// The same for long vectors, with more sums at a time: one alone would wait for its additions.
 #[inline(always)]
 pub(crate) fn long_dot(a: &[f64], b: &[f64]) -> f64 {
-    dot_in_lanes::<32>(a, b)
+    dot_in_vectors::<8>(a, b)
 }
 
+/// Sums side by side: arrays of this length become one register where one lane after the other would not.
+const LANES: usize = 4;
+
 #[inline(always)]
-fn dot_in_lanes<const LANES: usize>(a: &[f64], b: &[f64]) -> f64 {
-    let mut sums = [0.0; LANES];
-    let (a_chunks, b_chunks) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let tail: f64 = a_chunks.remainder().iter().zip(b_chunks.remainder()).map(|(x, y)| x * y).sum();
-    for (x, y) in a_chunks.zip(b_chunks) {
-        for lane in 0..LANES {
-            sums[lane] += x[lane] * y[lane];
+fn dot_in_vectors<const VECTORS: usize>(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [[0.0; LANES]; VECTORS];
+    let (a_parts, a_rest) = a.as_chunks::<LANES>();
+    let (b_parts, b_rest) = b.as_chunks::<LANES>();
+    let (a_chunks, a_parts) = a_parts.as_chunks::<VECTORS>();
+    let (b_chunks, b_parts) = b_parts.as_chunks::<VECTORS>();
+    for (x, y) in a_chunks.iter().zip(b_chunks) {
+        for vector in 0..VECTORS {
+            for lane in 0..LANES {
+                sums[vector][lane] += x[vector][lane] * y[vector][lane];
+            }
         }
     }
-    let mut width = LANES / 2;
+    let (a_rest, b_rest) =
+        (a_parts.as_flattened().iter().chain(a_rest), b_parts.as_flattened().iter().chain(b_rest));
+    let tail: f64 = a_rest.zip(b_rest).map(|(x, y)| x * y).sum();
+    let mut width = VECTORS / 2;
     while width > 0 {
-        for lane in 0..width {
-            sums[lane] += sums[lane + width];
+        for vector in 0..width {
+            for lane in 0..LANES {
+                sums[vector][lane] += sums[vector + width][lane];
+            }
         }
         width /= 2;
     }
-    sums[0] + tail
+    let [first, second, third, fourth] = sums[0];
+    (first + third) + (second + fourth) + tail
 }
 
 /// `target += factor * source`.

@@ -44,8 +44,8 @@ struct Newton {
     /// Members that depend on the support and keep their weights while it moves.
     unmoved: Vec<usize>,
     direction: Vec<f64>,
-    /// Where weights would change their signs, and how fast they move.
-    kinks: Vec<(f64, f64)>,
+    /// Where weights would change their signs, how fast they move, and whose they are.
+    kinks: Vec<(f64, f64, usize)>,
 }
 
 impl ActiveSet {
@@ -194,6 +194,10 @@ impl ActiveSet {
         newton.solve(self, problem.lambda);
         let step = newton.best_step(self, problem.lambda);
         newton.take_step(self, step);
+        // A weight whose sign would change where the step ends lands on zero exactly.
+        for (_, _, member) in newton.kinks.iter().filter(|(kink, _, _)| *kink == step) {
+            self.weights[*member] = 0.0;
+        }
         self.updates += newton.support.len() as u64;
         self.newton = newton;
         step
@@ -291,7 +295,11 @@ impl Newton {
         let step = first.min(minimum);
         self.direction.iter_mut().for_each(|d| *d *= sign);
         if step.is_finite() {
-            self.take_step(set, step);
+            let crosses = |set: &ActiveSet, i: usize, d: f64| -set.weights[i] / d == step;
+            for (&i, &d) in self.support.iter().zip(&self.direction) {
+                // A weight whose crossing is the step lands on zero exactly.
+                set.weights[i] = if crosses(set, i, d) { 0.0 } else { set.weights[i] + step * d };
+            }
         }
         self.support.pop();
         first.is_finite() && first <= minimum
@@ -300,9 +308,7 @@ impl Newton {
     #[inline(always)]
     fn take_step(&self, set: &mut ActiveSet, step: f64) {
         for (&i, d) in self.support.iter().zip(&self.direction) {
-            // A weight whose crossing is the step lands on zero exactly.
-            let crosses = -set.weights[i] / d == step;
-            set.weights[i] = if crosses { 0.0 } else { set.weights[i] + step * d };
+            set.weights[i] += step * d;
         }
     }
 
@@ -325,7 +331,7 @@ impl Newton {
             let weight = set.weights[i];
             curvature += d * (set.correlations[i] - lambda.copysign(weight));
             if weight * d < 0.0 && d.abs() > weight.abs() {
-                self.kinks.push((-weight / d, d.abs()));
+                self.kinks.push((-weight / d, d.abs(), i));
             }
         }
         // Not to move at all is the choice where rounding has spoilt the direction.
@@ -335,7 +341,7 @@ impl Newton {
         self.kinks.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
         // The slope is this much above that of the parabola, which is lowest at 1.
         let mut above = 0.0;
-        for (kink, size) in &self.kinks {
+        for (kink, size, _) in &self.kinks {
             let lowest = 1.0 - above / curvature;
             if lowest <= *kink {
                 return lowest;

@@ -17,6 +17,7 @@
 //!   computed exactly.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use super::active_set::ActiveSet;
 use super::batch::{Solution, Solver, Waiting, code_each};
@@ -26,13 +27,31 @@ use super::similarities::{ExactBlock, ScreenedBlock, Similarities, SimilarityBlo
 use super::{Coder, CoderOptions, Form, L1_OPTIONS};
 use crate::math::gram::GROUP;
 use crate::math::signals::add_scaled;
-use crate::math::{PreparedDictionary, Result, Signals};
+use crate::math::{Dictionary, PreparedDictionary, Result, Signals};
 
 /// How many violators join the working set at a time, at least.
 const NEWCOMERS: usize = 4;
 
 /// Candidates that are looked at together: mostly none of them violates its condition.
 const CHUNK: usize = 16;
+
+/// Takes a candidate out of every comparison.
+const IN_SET: f64 = -f64::MAX;
+
+/// The last digits of a marked number are its place, so that the largest of many tells which one it is without a
+/// search. They are worth a part in 2^39, and there are enough for the most atoms that a dictionary can have.
+const MARK: u64 = Dictionary::MOST_ATOMS as u64 - 1;
+const _: () = assert!(Dictionary::MOST_ATOMS.is_power_of_two());
+
+#[inline(always)]
+fn marked(number: f64, place: usize) -> f64 {
+    f64::from_bits(number.to_bits() & !MARK | place as u64)
+}
+
+#[inline(always)]
+fn mark_of(number: f64) -> usize {
+    (number.to_bits() & MARK) as usize
+}
 
 /// Two-stage kernel sparse coding.
 #[derive(Debug, Clone, Copy)]
@@ -109,13 +128,16 @@ struct State {
     all: bool,
     /// `g = k - K w`, up to `errors`.
     correlations: Vec<f64>,
+    /// `IN_SET` for those that the set looks after.
     errors: Vec<f64>,
-    in_set: Vec<bool>,
+    /// The largest `|g|` plus its error of every chunk of candidates that are not in the set.
+    chunk_peaks: Vec<f64>,
     /// The gram matrix's row of every member of the set, at the candidates; not filled if all are.
     rows: Vec<f64>,
     /// The members' weights as `correlations` reflect them.
     applied: Vec<f64>,
-    violators: Vec<(f64, u32)>,
+    /// Candidates that have turned out to be no violators, with their errors.
+    passed: Vec<(usize, f64)>,
     is_candidate: Vec<bool>,
     /// A bound on `|k|` of the positions of each group that are no candidates.
     peaks: Vec<f64>,
@@ -129,11 +151,22 @@ impl State {
         self.candidates.clear();
         self.correlations.clear();
         self.errors.clear();
-        self.in_set.clear();
         self.rows.clear();
         self.applied.clear();
         self.is_candidate.clear();
         self.peaks.clear();
+    }
+
+    /// The largest correlation that a candidate of a range may have, unless it is in the set.
+    #[inline(always)]
+    fn largest(&self, range: Range<usize>) -> f64 {
+        largest(range, |i| self.correlations[i].abs() + self.errors[i])
+    }
+
+    /// The same, marked with whose it is.
+    #[inline(always)]
+    fn largest_marked(&self, range: Range<usize>) -> f64 {
+        largest(range, |i| marked(self.correlations[i].abs() + self.errors[i], i))
     }
 }
 
@@ -204,7 +237,6 @@ impl<S: Similarities> Run<'_, '_, S> {
                 }
             }
         }
-        state.in_set.resize(state.candidates.len(), false);
     }
 
     /// Puts the candidates of an earlier code into the set and solves on them. False if the rounds ran out.
@@ -230,11 +262,9 @@ impl<S: Similarities> Run<'_, '_, S> {
     #[inline(always)]
     fn settle_candidates(&mut self) -> bool {
         loop {
-            self.find_violators();
-            if self.state.violators.is_empty() {
+            if self.join_violators() == 0 {
                 return true;
             }
-            self.join_violators();
             let solved = self.set.solve(self.problem);
             self.apply_to_candidates();
             if !solved {
@@ -243,66 +273,59 @@ impl<S: Similarities> Run<'_, '_, S> {
         }
     }
 
-    /// Collects the candidates outside the set that violate their condition most.
+    /// Puts the candidates that violate their condition most into the set; gives how many.
     #[inline(always)]
-    fn find_violators(&mut self) {
-        let State { violators, candidates, in_set, correlations, errors, .. } = &mut *self.state;
-        violators.clear();
-        let count = candidates.len();
-        let most = NEWCOMERS.max(self.set.len() / 4);
-        // What a correlation must exceed to be of interest: members of the set, which are within half of
-        // what is accepted, do not.
-        let mut floor = self.problem.lambda + self.problem.tolerance * self.problem.gram.smallest_norm;
+    fn join_violators(&mut self) -> usize {
+        let count = self.state.candidates.len();
+        if count == 0 {
+            return 0;
+        }
+        let chunk_of = |i: usize| i..(i + CHUNK).min(count);
+        self.state.chunk_peaks.clear();
         for start in (0..count).step_by(CHUNK) {
-            let chunk = start..(start + CHUNK).min(count);
-            if largest(chunk.clone(), |i| correlations[i].abs() + errors[i]) <= floor {
-                continue;
-            }
-            for i in chunk {
-                let position = candidates[i] as usize;
-                let limit = self.problem.lambda + self.problem.accepted(position);
-                if in_set[i] || correlations[i].abs() + errors[i] <= limit.max(floor) {
-                    continue;
-                }
-                if errors[i] > 0.0 && correlations[i].abs() - errors[i] <= limit {
-                    correlations[i] += self.similarities.exact(position) - self.similarities.near(position);
-                    errors[i] = 0.0;
-                }
-                let size = correlations[i].abs();
-                if size > limit && size > floor {
-                    if violators.len() == most {
-                        violators.pop();
-                    }
-                    let place = violators.iter().position(|(other, _)| *other < size);
-                    violators.insert(place.unwrap_or(violators.len()), (size, i as u32));
-                    if violators.len() == most {
-                        floor = floor.max(violators[most - 1].0);
-                    }
-                }
-            }
+            let peak = self.state.largest_marked(chunk_of(start));
+            self.state.chunk_peaks.push(peak);
         }
-    }
-
-    #[inline(always)]
-    fn join_violators(&mut self) {
-        let violators = std::mem::take(&mut self.state.violators);
-        for (_, i) in &violators {
-            self.join(*i as usize, 0.0);
+        let most = NEWCOMERS.max(self.set.len() / 4);
+        let floor = self.problem.lambda + self.problem.tolerance * self.problem.gram.smallest_norm;
+        let mut joined = 0;
+        while joined < most {
+            let State { correlations, errors, candidates, passed, chunk_peaks, .. } = &mut *self.state;
+            let i = mark_of(largest(0..chunk_peaks.len(), |chunk| chunk_peaks[chunk]));
+            let size = correlations[i].abs() + errors[i];
+            if size <= floor {
+                break;
+            }
+            let position = candidates[i] as usize;
+            let limit = self.problem.lambda + self.problem.accepted(position);
+            if size > limit && errors[i] > 0.0 {
+                correlations[i] += self.similarities.exact(position) - self.similarities.near(position);
+                errors[i] = 0.0;
+            } else if size > limit {
+                self.join(i, 0.0);
+                joined += 1;
+            } else {
+                passed.push((i, errors[i]));
+                errors[i] = IN_SET;
+            }
+            let peak = self.state.largest_marked(chunk_of(i - i % CHUNK));
+            self.state.chunk_peaks[i / CHUNK] = peak;
         }
-        self.state.violators = violators;
+        let State { passed, errors, .. } = &mut *self.state;
+        passed.drain(..).for_each(|(i, error)| errors[i] = error);
+        joined
     }
 
     /// Puts a candidate into the set.
     #[inline(always)]
     fn join(&mut self, i: usize, weight: f64) {
-        let State { candidates, in_set, correlations, errors, rows, all, .. } = &mut *self.state;
+        let State { candidates, correlations, errors, rows, all, .. } = &mut *self.state;
         let position = candidates[i] as usize;
         let exact = self.similarities.exact(position);
         if errors[i] > 0.0 {
             correlations[i] += exact - self.similarities.near(position);
-            errors[i] = 0.0;
         }
-        in_set[i] = true;
+        errors[i] = IN_SET;
         self.set.add(self.problem, position, exact, weight);
         if !*all {
             let row = self.problem.gram.row(position);
@@ -345,7 +368,6 @@ impl<S: Similarities> Run<'_, '_, S> {
         }
         let joined = self.state.candidates.len() - before;
         if joined > 0 {
-            self.state.in_set.resize(before + joined, false);
             self.gather_rows();
         }
         (joined, (worst - self.problem.lambda).max(0.0))
@@ -413,18 +435,16 @@ impl<S: Similarities> Run<'_, '_, S> {
         }
     }
 
-    /// A bound on the violation of the candidates that are zero.
+    /// A bound on the violation of the candidates outside the set.
     #[inline(always)]
     fn candidates_gap(&self) -> f64 {
-        let State { correlations, errors, .. } = &*self.state;
-        let largest = largest(0..correlations.len(), |i| correlations[i].abs() + errors[i]);
-        (largest - self.problem.lambda).max(0.0)
+        (self.state.largest(0..self.state.candidates.len()) - self.problem.lambda).max(0.0)
     }
 }
 
 /// The largest `value` of a range, in lanes that vectorise.
 #[inline(always)]
-fn largest(range: std::ops::Range<usize>, value: impl Fn(usize) -> f64) -> f64 {
+fn largest(range: Range<usize>, value: impl Fn(usize) -> f64) -> f64 {
     const LANES: usize = 8;
     let mut lanes = [0.0f64; LANES];
     let mut first = range.start;
@@ -435,13 +455,17 @@ fn largest(range: std::ops::Range<usize>, value: impl Fn(usize) -> f64) -> f64 {
         }
         first += LANES;
     }
-    let mut largest = 0.0;
     for i in first..range.end {
         let value = value(i);
-        largest = if value > largest { value } else { largest };
+        lanes[0] = if value > lanes[0] { value } else { lanes[0] };
     }
-    for lane in lanes {
-        largest = if lane > largest { lane } else { largest };
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            let other = lanes[lane + width];
+            lanes[lane] = if other > lanes[lane] { other } else { lanes[lane] };
+        }
+        width /= 2;
     }
-    largest
+    lanes[0]
 }

@@ -7,9 +7,8 @@
 
 use std::ops::Range;
 
-use crate::math::exp::vectorised;
 use crate::math::gram::Gram;
-use crate::math::product::inner_products_f32;
+use crate::math::packed::PackedSignals;
 use crate::math::signals::{Rows, long_dot};
 use crate::math::{Kernel, MathError, PreparedDictionary, Result, Signals};
 
@@ -144,8 +143,10 @@ impl Similarities for &[f64] {
 #[derive(Debug, Default)]
 pub(super) struct ScreenedBlock {
     centred: Centred,
-    narrow: Vec<f32>,
+    narrow: PackedSignals,
+    /// The signals' similarities to all atoms, `stride` apart.
     near: Vec<f32>,
+    stride: usize,
     bounds: Vec<Bound>,
     atoms: usize,
 }
@@ -179,25 +180,21 @@ impl SimilarityBlock for ScreenedBlock {
         self.atoms = gram.atoms;
         self.centred.fill(dictionary, signals, range)?;
         let rows = &self.centred.rows;
-        vectorised(
-            #[inline(always)]
-            || {
-                self.narrow.clear();
-                self.narrow.extend(rows.values.iter().map(|value| *value as f32));
-            },
-        );
         self.bounds.clear();
         let Some(screen) = &gram.screen else {
             self.near.clear();
             self.near.resize(rows.len() * gram.atoms, 0.0);
+            self.stride = gram.atoms;
             self.bounds.resize(rows.len(), Bound::UNKNOWN);
             return Ok(());
         };
-        inner_products_f32(&self.narrow, &screen.values, rows.dim, &mut self.near);
-        for (near, square) in self.near.chunks_exact_mut(gram.atoms).zip(&rows.squares) {
+        self.narrow.fill(rows);
+        screen.atoms.multiply(&self.narrow, &mut self.near);
+        self.stride = screen.atoms.stride();
+        for (near, square) in self.near.chunks_exact_mut(self.stride).zip(&rows.squares) {
             let relative = screen.relative_error(rows.dim, *square);
             if relative <= LARGEST_ERROR {
-                screen.kernel.apply(near, *square as f32, &screen.squares);
+                screen.kernel.apply(&mut near[..gram.atoms], *square as f32, &screen.squares);
                 self.bounds.push(Bound { relative, absolute: UNDERFLOW });
             } else {
                 near.fill(0.0);
@@ -209,7 +206,7 @@ impl SimilarityBlock for ScreenedBlock {
 
     fn row<'a>(&'a self, dictionary: &'a PreparedDictionary, gram: &'a Gram, i: usize) -> Screened<'a> {
         Screened {
-            near: &self.near[i * self.atoms..(i + 1) * self.atoms],
+            near: &self.near[i * self.stride..i * self.stride + self.atoms],
             bound: self.bounds[i],
             signal: self.centred.rows.row(i),
             square: self.centred.rows.squares[i],

@@ -6,6 +6,8 @@
 //! - It has converged when the objective, which is what users pay for, no longer falls; the atoms of the
 //!   best round are kept.
 
+use rayon::prelude::*;
+
 use super::step::Step;
 use super::{Observer, Progress, Start, Task};
 use crate::math::coders::{CoderOptions, Codes, Fksc};
@@ -31,7 +33,8 @@ pub(super) fn alternate(
     };
     let mut current = step.prepare(start, None)?;
     let alike = alike(current.gram()?);
-    let mut best: Option<(f64, Vec<f64>)> = None;
+    let mut lowest = f64::INFINITY;
+    let mut best: Option<Dictionary> = None;
     let mut before: Option<Codes> = None;
     for round in 1..=task.max_rounds {
         let codes = Fksc.encode_from(&current, &task.signals, &coding, before.as_ref())?;
@@ -44,10 +47,6 @@ pub(super) fn alternate(
         if observer.on_round(&progress).is_break() {
             return Err(MathError::Cancelled);
         }
-        let lowest = best.as_ref().map_or(f64::INFINITY, |(lowest, _)| *lowest);
-        if objective < lowest {
-            best = Some((objective, current.dictionary().atoms().to_vec()));
-        }
         // New atoms need a round to prove themselves.
         let reseeded = training.history.last().is_none_or(|round| round.reseeded > 0);
         training.converged = !reseeded && lowest - objective <= task.tolerance * lowest;
@@ -59,13 +58,16 @@ pub(super) fn alternate(
             reseeds(current.gram()?, &codes, &task.counts, alike)
         };
         training.history.push(Round { objective, nonzeros, reseeded: reseeds.len() as u32 });
-        if last {
-            break;
+        let next = if last { None } else { Some(step.reseed(descend(&step, &current, &codes)?, &reseeds)?) };
+        if objective < lowest {
+            lowest = objective;
+            best = Some(current.into_dictionary());
         }
-        current = step.reseed(descend(&step, &current, &codes)?, &reseeds)?;
+        let Some(next) = next else { break };
+        current = next;
         before = Some(codes);
     }
-    let (_, atoms) = best.ok_or(MathError::Empty)?;
+    let atoms = best.ok_or(MathError::Empty)?.into_atoms();
     Dictionary::new(atoms, task.signals.dim(), task.kernel.clone(), task.lambda, Some(training))
 }
 
@@ -88,9 +90,12 @@ fn idle_atoms(gram: &Gram, codes: &Codes, alike: f64) -> Vec<usize> {
     for atom in codes.weights.indices() {
         needed[*atom as usize] = true;
     }
-    for atom in 1..gram.atoms {
-        let repeats = |other: usize| needed[other] && difference(gram, atom, other) < alike;
-        needed[atom] = needed[atom] && !(0..atom).any(repeats);
+    let alike_before = |atom: usize| -> Vec<usize> {
+        (0..atom).filter(|other| difference(gram, atom, *other) < alike).collect()
+    };
+    let alike_before: Vec<Vec<usize>> = (0..gram.atoms).into_par_iter().map(alike_before).collect();
+    for (atom, others) in alike_before.iter().enumerate() {
+        needed[atom] = needed[atom] && !others.iter().any(|other| needed[*other]);
     }
     (0..gram.atoms).filter(|atom| !needed[*atom]).collect()
 }

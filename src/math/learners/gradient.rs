@@ -11,6 +11,7 @@ use super::step::{Step, Weights, entries};
 use crate::math::coders::Codes;
 use crate::math::exp::vectorised;
 use crate::math::gram::Gram;
+use crate::math::product::BLOCK;
 use crate::math::signals::{Rows, add_all_scaled, add_scaled, long_dot};
 use crate::math::{PreparedDictionary, Result};
 
@@ -28,9 +29,8 @@ pub(super) fn descend(
     // A step moves atoms little, so those that were similar still are.
     let order = &current.gram()?.order;
     let moved = |length: f64| {
-        let mut atoms = current.dictionary().atoms().to_vec();
-        add_scaled(&mut atoms, -length, &gradient);
-        step.prepare(atoms, Some(order))
+        let pairs = current.dictionary().atoms().par_iter().zip(&gradient).with_min_len(BLOCK * BLOCK);
+        step.prepare(pairs.map(|(value, slope)| value - length * slope).collect(), Some(order))
     };
     for halvings in 0..MAX_HALVINGS {
         // Atoms moved so far that their similarities overflow are too far.

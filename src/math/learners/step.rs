@@ -1,5 +1,6 @@
 //! What every step on the atoms needs of a learning task: its signals, centred, and codes by atom.
 
+use rayon::prelude::*;
 use sprs::CsMatI;
 
 use super::Task;
@@ -30,8 +31,7 @@ pub(super) struct Weights {
 impl<'a> Step<'a> {
     pub fn new(task: &'a Task<'a>) -> Result<Self> {
         let centre = centre(task.kernel.as_ref(), &task.signals);
-        let mut signals = Rows::default();
-        signals.fill(task.signals.rows(), &centre, 0)?;
+        let signals = Rows::centred(task.signals.rows(), &centre)?;
         let mean_square = signals.squares.iter().sum::<f64>() / signals.len() as f64;
         let norm_limit = task.kernel.atom_norm_limit(mean_square);
         Ok(Self { task, centre, signals, norm_limit })
@@ -66,12 +66,38 @@ impl<'a> Step<'a> {
     /// Codes by atom.
     pub fn weights(&self, codes: &Codes) -> Weights {
         let by_atom: Sparse = codes.weights.transpose_view().to_csr();
-        let mut counted = codes.weights.clone();
-        for (mut row, count) in counted.outer_iterator_mut().zip(&self.task.counts) {
-            row.iter_mut().for_each(|(_, weight)| *weight *= count);
-        }
-        let overlaps = &by_atom * &counted;
+        let overlaps = self.overlaps(codes, &by_atom);
         Weights { by_atom, overlaps }
+    }
+
+    /// `W' diag(c) W`, a row of it per atom, in parallel.
+    fn overlaps(&self, codes: &Codes, by_atom: &Sparse) -> Sparse {
+        let atoms = by_atom.rows();
+        let overlaps_of = |sums: &mut Vec<f64>, atom: usize| {
+            sums.resize(atoms, 0.0);
+            let mut others: Vec<u32> = Vec::new();
+            for (signal, weight) in entries(by_atom, atom) {
+                let share = self.task.counts[signal] * weight;
+                for (other, weight) in entries(&codes.weights, signal) {
+                    others.push(other as u32);
+                    sums[other] += share * weight;
+                }
+            }
+            others.sort_unstable();
+            others.dedup();
+            let row: Vec<f64> =
+                others.iter().map(|other| std::mem::take(&mut sums[*other as usize])).collect();
+            (others, row)
+        };
+        let rows: Vec<_> = (0..atoms).into_par_iter().map_init(Vec::new, overlaps_of).collect();
+        let mut starts = vec![0];
+        let (mut indices, mut data) = (Vec::new(), Vec::new());
+        for (others, row) in rows {
+            indices.extend(others);
+            data.extend(row);
+            starts.push(indices.len());
+        }
+        Sparse::new((atoms, atoms), starts, indices, data)
     }
 
     /// Shrinks atoms that are longer than the kernel allows.
