@@ -280,10 +280,16 @@ pub(crate) fn add_scaled(target: &mut [f64], factor: f64, source: &[f64]) {
     }
 }
 
+/// Elements that are gone through so quickly that several sources at a time do not pay.
+const FEW: usize = 128;
+
 /// `target += sum of factor * source` over all sources, four at a time: the target is read and written less
 /// often.
 #[inline(always)]
 pub(crate) fn add_all_scaled<'a>(target: &mut [f64], sources: impl Iterator<Item = (f64, &'a [f64])>) {
+    if target.len() < FEW {
+        return sources.for_each(|(factor, source)| add_scaled(target, factor, source));
+    }
     let mut waiting: [(f64, &[f64]); 4] = [(0.0, &[]); 4];
     let mut count = 0;
     for source in sources {

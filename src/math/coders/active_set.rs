@@ -18,7 +18,7 @@ pub(super) struct ActiveSet {
     /// Positions in the gram matrix.
     pub positions: Vec<u32>,
     pub weights: Vec<f64>,
-    /// `g = k - K w` at the set's atoms, valid after `solve`.
+    /// `g = k - K w` at the set's atoms.
     pub correlations: Vec<f64>,
     similarities: Vec<f64>,
     /// The violation accepted of each atom.
@@ -65,22 +65,32 @@ impl ActiveSet {
         self.positions.len()
     }
 
-    /// Adds the atom at a position, with `k(y, x)` of it.
+    /// Adds the atom at a position with weight 0; `similarity` is `k(y, x)` of it and `correlation` what is left of
+    /// that.
     #[inline(always)]
-    pub fn add(&mut self, problem: &Lasso<'_>, position: usize, similarity: f64, weight: f64) {
+    pub fn add(&mut self, problem: &Lasso<'_>, position: usize, similarity: f64, correlation: f64) {
         let old = self.len();
         if old == self.stride {
             self.widen(old);
         }
         self.positions.push(position as u32);
-        self.weights.push(weight);
+        self.weights.push(0.0);
         self.similarities.push(similarity);
+        self.correlations.push(correlation);
         self.accepted.push(problem.accepted(position));
         let row = problem.gram.row(position);
         for (i, other) in self.positions.iter().enumerate() {
             let value = row[*other as usize];
             self.gram[old * self.stride + i] = value;
             self.gram[i * self.stride + old] = value;
+        }
+    }
+
+    /// Gives the atom added last a weight to start from; `solve_given` is to follow.
+    #[inline(always)]
+    pub fn give(&mut self, weight: f64) {
+        if let Some(last) = self.weights.last_mut() {
+            *last = weight;
         }
     }
 
@@ -100,10 +110,16 @@ impl ActiveSet {
         &self.gram[i * self.stride..i * self.stride + self.len()]
     }
 
+    /// Minimises from given weights; false if the rounds ran out.
+    #[inline(always)]
+    pub fn solve_given(&mut self, problem: &Lasso<'_>) -> bool {
+        self.refresh();
+        self.solve(problem)
+    }
+
     /// Minimises over the set's weights; false if the rounds ran out.
     #[inline(always)]
     pub fn solve(&mut self, problem: &Lasso<'_>) -> bool {
-        self.refresh();
         // Where the nonzeros are at their best only zeros can want to move.
         let mut zeros_only = true;
         loop {

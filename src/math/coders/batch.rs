@@ -208,9 +208,11 @@ fn keep_largest(
     set.clear();
     for &kept in order.iter() {
         let position = problem.gram.rank[solution.atoms[kept] as usize] as usize;
-        set.add(problem, position, similarities.exact(position), solution.weights[kept]);
+        let similarity = similarities.exact(position);
+        set.add(problem, position, similarity, similarity);
+        set.give(solution.weights[kept]);
     }
-    let solved = set.solve(problem);
+    let solved = set.solve_given(problem);
     set.write_solution(problem, solution);
     report.rounds += set.rounds as u32;
     report.updates += set.updates;

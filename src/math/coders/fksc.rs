@@ -26,7 +26,7 @@ use super::lasso::Lasso;
 use super::similarities::{ExactBlock, ScreenedBlock, Similarities, SimilarityBlock};
 use super::{Coder, CoderOptions, Form, L1_OPTIONS};
 use crate::math::gram::GROUP;
-use crate::math::signals::add_scaled;
+use crate::math::signals::{add_all_scaled, add_scaled};
 use crate::math::{Dictionary, PreparedDictionary, Result, Signals};
 
 /// How many violators join the working set at a time, at least.
@@ -246,13 +246,14 @@ impl<S: Similarities> Run<'_, '_, S> {
             let position = self.problem.gram.rank[*atom as usize];
             // Predicted positions ascend.
             if let Ok(i) = self.state.candidates.binary_search(&position) {
-                self.join(i, *weight);
+                self.join(i);
+                self.set.give(*weight);
             }
         }
         if self.set.len() == 0 {
             return true;
         }
-        let solved = self.set.solve(self.problem);
+        let solved = self.set.solve_given(self.problem);
         self.apply_to_candidates();
         solved
     }
@@ -298,11 +299,11 @@ impl<S: Similarities> Run<'_, '_, S> {
             }
             let position = candidates[i] as usize;
             let limit = self.problem.lambda + self.problem.accepted(position);
-            if size > limit && errors[i] > 0.0 {
+            if size > limit && correlations[i].abs() - errors[i] <= limit && errors[i] > 0.0 {
                 correlations[i] += self.similarities.exact(position) - self.similarities.near(position);
                 errors[i] = 0.0;
             } else if size > limit {
-                self.join(i, 0.0);
+                self.join(i);
                 joined += 1;
             } else {
                 passed.push((i, errors[i]));
@@ -316,9 +317,9 @@ impl<S: Similarities> Run<'_, '_, S> {
         joined
     }
 
-    /// Puts a candidate into the set.
+    /// Puts a candidate into the set, with weight 0.
     #[inline(always)]
-    fn join(&mut self, i: usize, weight: f64) {
+    fn join(&mut self, i: usize) {
         let State { candidates, correlations, errors, rows, all, .. } = &mut *self.state;
         let position = candidates[i] as usize;
         let exact = self.similarities.exact(position);
@@ -326,7 +327,7 @@ impl<S: Similarities> Run<'_, '_, S> {
             correlations[i] += exact - self.similarities.near(position);
         }
         errors[i] = IN_SET;
-        self.set.add(self.problem, position, exact, weight);
+        self.set.add(self.problem, position, exact, correlations[i]);
         if !*all {
             let row = self.problem.gram.row(position);
             rows.extend(candidates.iter().map(|other| row[*other as usize]));
@@ -340,15 +341,13 @@ impl<S: Similarities> Run<'_, '_, S> {
         applied.resize(self.set.len(), 0.0);
         let count = correlations.len();
         let members = self.set.positions.iter().zip(&self.set.weights).zip(applied.iter_mut());
-        for (i, ((position, new), old)) in members.enumerate() {
-            let change = new - *old;
-            if change != 0.0 {
-                *old = *new;
-                let gathered = || &rows[i * count..(i + 1) * count];
-                let row = if *all { self.problem.gram.row(*position as usize) } else { gathered() };
-                add_scaled(correlations, -change, row);
-            }
-        }
+        let changes = members.enumerate().filter_map(|(i, ((position, new), old))| {
+            let change = new - std::mem::replace(old, *new);
+            let gathered = || &rows[i * count..(i + 1) * count];
+            let row = if *all { self.problem.gram.row(*position as usize) } else { gathered() };
+            (change != 0.0).then_some((-change, row))
+        });
+        add_all_scaled(correlations, changes);
     }
 
     /// Stage 2: makes sure of the atoms that are not candidates. Gives how many had to become
@@ -393,12 +392,10 @@ impl<S: Similarities> Run<'_, '_, S> {
         let start = group * GROUP;
         let end = (start + GROUP).min(self.problem.gram.atoms);
         let mut fitted = [0.0; GROUP];
-        for (position, weight) in self.set.positions.iter().zip(&self.set.weights) {
-            if *weight != 0.0 {
-                let row = &self.problem.gram.row(*position as usize)[start..end];
-                add_scaled(&mut fitted[..end - start], *weight, row);
-            }
-        }
+        let members = self.set.positions.iter().zip(&self.set.weights).filter(|(_, weight)| **weight != 0.0);
+        let rows = members
+            .map(|(position, weight)| (*weight, &self.problem.gram.row(*position as usize)[start..end]));
+        add_all_scaled(&mut fitted[..end - start], rows);
         let state = &mut *self.state;
         let mut worst = 0.0f64;
         for (position, fitted) in (start..end).zip(fitted) {

@@ -69,7 +69,7 @@ impl Solver for Kfss {
             let Some(position) = violator.filter(|_| exit == ExitReason::Converged) else {
                 break set.gap(problem).max(outside);
             };
-            set.add(problem, position, signal.similarities[position], 0.0);
+            set.add(problem, position, signal.similarities[position], correlations[position]);
             if !set.solve(problem) {
                 exit = ExitReason::MaxRounds;
             }
