@@ -43,6 +43,7 @@ const IN_SET: f64 = -f64::MAX;
 const MARK: u64 = Dictionary::MOST_ATOMS as u64 - 1;
 const _: () = assert!(Dictionary::MOST_ATOMS.is_power_of_two());
 
+/// Of a finite number: an infinity would become none.
 #[inline(always)]
 fn marked(number: f64, place: usize) -> f64 {
     f64::from_bits(number.to_bits() & !MARK | place as u64)

@@ -159,7 +159,8 @@ struct Bound {
 }
 
 impl Bound {
-    const UNKNOWN: Self = Self { relative: 0.0, absolute: f64::INFINITY };
+    /// More than any similarity, and finite, so that sums with it can be compared and marked.
+    const UNKNOWN: Self = Self { relative: 0.0, absolute: 1e300 };
 }
 
 /// Where single precision loses more than this nothing is known, and everything is computed exactly.
