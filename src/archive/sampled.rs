@@ -141,7 +141,7 @@ fn spread(turn: usize, rows: usize, run: usize) -> usize {
     /// The golden section, of `2^32`: its multiples are spread evenly, however many there are.
     const GOLDEN: u32 = 0x9E37_79B9;
     let free = rows.saturating_sub(run) as u64;
-    (free * u64::from((turn as u32).wrapping_mul(GOLDEN)) >> 32) as usize
+    ((free * u64::from((turn as u32).wrapping_mul(GOLDEN))) >> 32) as usize
 }
 
 /// Rows of one of the files.

@@ -54,7 +54,7 @@ pub(super) fn mean(mean: u32, size: u32) -> u32 {
 /// How much a column deviated lately: sizes of its last residuals, of one a period ago, and their mean in 256ths.
 #[inline(always)]
 pub(super) fn deviation(last: u32, before: u32, ago: u32, mean: u32) -> u32 {
-    2 * last + before + 2 * ago + (6 * mean >> 8)
+    2 * last + before + 2 * ago + ((6 * mean) >> 8)
 }
 
 /// The mean of a column once another size is known.

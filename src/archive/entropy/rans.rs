@@ -165,7 +165,7 @@ impl Encoder {
             self.words.push(state as u16);
             state >>= 16;
         }
-        let quotient = (u128::from(state) * u128::from(share.reciprocal) >> 64) as u32;
+        let quotient = ((u128::from(state) * u128::from(share.reciprocal)) >> 64) as u32;
         self.states[lane] =
             state.wrapping_add(share.added).wrapping_add(quotient.wrapping_mul(ONE - share.frequency));
     }
