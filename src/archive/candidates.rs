@@ -43,6 +43,9 @@ const FIRST_SIGNALS_PER_ATOM: u64 = 32;
 /// The same for codes alone without a target.
 const USUAL_SIGNALS_PER_ATOM: u64 = 8;
 const FIRST_ATOMS: Range<u64> = 4..64;
+/// Under a bound residuals make up for atoms that are missing: more of them take more time to learn and to code with
+/// than the few bytes they save are worth.
+const MOST_BOUNDED_ATOMS: u64 = 256;
 const LAMBDA_RUNGS: [f64; 6] = [0.8, 0.4, 0.2, 0.1, 0.05, 0.02];
 const WEIGHT_RUNGS: [i16; 4] = [1, 2, 4, 8];
 const WIDTH_RUNGS: [Width; 4] = [Width::Linear, Width::Median(2.0), Width::Median(1.0), Width::Median(0.5)];
@@ -131,7 +134,8 @@ impl<'a> Candidates<'a> {
             Family::Bounded(_) => {
                 let signals = self.trials.signals;
                 let most = (signals / USUAL_SIGNALS_PER_ATOM)
-                    .min(FIRST_ATOMS.end.max(signals / FIRST_SIGNALS_PER_ATOM));
+                    .min(FIRST_ATOMS.end.max(signals / FIRST_SIGNALS_PER_ATOM))
+                    .min(MOST_BOUNDED_ATOMS);
                 self.atoms.iter().rposition(|atoms| *atoms as u64 <= most).unwrap_or(0) + 1
             }
             _ => self.atoms.len(),

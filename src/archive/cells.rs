@@ -1,11 +1,13 @@
 //! The values of a block: a matrix of signals by sensors, whatever layout and types they come from.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use arrow::datatypes::DataType;
 
 use super::number::Number;
 use super::{ArchiveError, Result};
+use crate::math::vectorised;
 
 /// Values over signals and sensors, in the order of signals.
 #[derive(Debug, Clone, Default)]
@@ -77,46 +79,90 @@ pub(super) fn gather<'a>(cells: &'a Cells, group: &Group) -> Cow<'a, Cells> {
     Cow::Owned(part)
 }
 
+/// Whether something holds for all items: without looking at one after the other, so that several are looked at at once.
+#[inline(always)]
+pub(super) fn all<T>(items: &[T], holds: impl Fn(&T) -> bool) -> bool {
+    const AT_ONCE: usize = 512;
+    items.chunks(AT_ONCE).all(|items| items.iter().fold(true, |all, item| all & holds(item)))
+}
+
 /// Values beyond this do not take part: their squares would overflow.
 const LARGEST: f64 = 1e120;
 
 /// Signals as doubles, one after the other; what is missing is as it was last, or as it will be first.
 pub(crate) fn numeric(parts: &[Cells], groups: &[Group], sensors: usize) -> Vec<f64> {
-    let mut numbers = vec![Number::F64; sensors];
-    for group in groups {
-        for sensor in group.sensors.iter().filter(|sensor| **sensor < sensors) {
-            numbers[*sensor] = Number::of(&group.data_type).unwrap_or(Number::F64);
-        }
-    }
-    let value = |cells: &Cells, signal: usize, sensor: usize| {
-        let index = signal * cells.sensors + sensor;
-        let value = numbers[sensor].to_f64(cells.raw[index]);
-        (cells.state[index] == Cell::Value && value.abs() < LARGEST).then_some(value)
-    };
-    let mut last: Vec<f64> = (0..sensors)
-        .map(|sensor| {
-            let all = parts.iter().flat_map(|cells| (0..cells.signals()).map(move |signal| (cells, signal)));
-            all.into_iter().find_map(|(cells, signal)| value(cells, signal, sensor)).unwrap_or(0.0)
-        })
-        .collect();
+    let mut numbers = Numeric::new(parts, groups, sensors);
     let mut rows = Vec::with_capacity(parts.iter().map(|cells| cells.signals() * sensors).sum());
     for cells in parts {
-        for signal in 0..cells.signals() {
-            let range = signal * cells.sensors..signal * cells.sensors + sensors;
-            let whole = cells.state[range.clone()].iter().all(|state| *state == Cell::Value);
-            if whole && numbers.iter().all(|number| *number == Number::F64) {
-                let row = cells.raw[range].iter().map(|raw| f64::from_bits(*raw));
-                if row.clone().all(|value| value.abs() < LARGEST) {
-                    last.iter_mut().zip(row.clone()).for_each(|(last, value)| *last = value);
-                    rows.extend(row);
-                    continue;
-                }
-            }
-            for (sensor, last) in last.iter_mut().enumerate() {
-                *last = value(cells, signal, sensor).unwrap_or(*last);
-                rows.push(*last);
-            }
-        }
+        numbers.extend(cells, 0..cells.signals(), &mut rows);
     }
     rows
+}
+
+/// Turns cells into doubles, signal after signal.
+pub(super) struct Numeric {
+    numbers: Vec<Number>,
+    are_doubles: bool,
+    /// What sensors were last.
+    last: Vec<f64>,
+}
+
+impl Numeric {
+    pub fn new(parts: &[Cells], groups: &[Group], sensors: usize) -> Self {
+        let mut numbers = vec![Number::F64; sensors];
+        for group in groups {
+            for sensor in group.sensors.iter().filter(|sensor| **sensor < sensors) {
+                numbers[*sensor] = Number::of(&group.data_type).unwrap_or(Number::F64);
+            }
+        }
+        let are_doubles = numbers.iter().all(|number| *number == Number::F64);
+        let mut numeric = Self { numbers, are_doubles, last: Vec::new() };
+        let first = |sensor: usize| {
+            let all = parts.iter().flat_map(|cells| (0..cells.signals()).map(move |signal| (cells, signal)));
+            all.into_iter().find_map(|(cells, signal)| numeric.value(cells, signal, sensor)).unwrap_or(0.0)
+        };
+        numeric.last = (0..sensors).map(first).collect();
+        numeric
+    }
+
+    /// Whether all cells are doubles that take part.
+    pub fn takes_all(cells: &Cells, groups: &[Group]) -> bool {
+        let takes_part = |raw: &u64| f64::from_bits(*raw).abs() < LARGEST;
+        groups.iter().all(|group| group.data_type == DataType::Float64)
+            && vectorised(
+                #[inline(always)]
+                || all(&cells.state, |state| *state == Cell::Value) && all(&cells.raw, takes_part),
+            )
+    }
+
+    fn value(&self, cells: &Cells, signal: usize, sensor: usize) -> Option<f64> {
+        let index = signal * cells.sensors + sensor;
+        let value = self.numbers[sensor].to_f64(cells.raw[index]);
+        (cells.state[index] == Cell::Value && value.abs() < LARGEST).then_some(value)
+    }
+
+    /// Adds some signals.
+    pub fn extend(&mut self, cells: &Cells, signals: Range<usize>, rows: &mut Vec<f64>) {
+        let sensors = self.last.len();
+        for signal in signals {
+            let start = rows.len();
+            if self.are_doubles {
+                let range = signal * cells.sensors..signal * cells.sensors + sensors;
+                let state = &cells.state[range.clone()];
+                rows.extend(cells.raw[range].iter().map(|raw| f64::from_bits(*raw)));
+                let takes_part = |value: &f64| value.abs() < LARGEST;
+                if all(&rows[start..], takes_part) && all(state, |state| *state == Cell::Value) {
+                    continue;
+                }
+                rows.truncate(start);
+            }
+            for sensor in 0..sensors {
+                let last = if start > 0 { rows[start - sensors + sensor] } else { self.last[sensor] };
+                rows.push(self.value(cells, signal, sensor).unwrap_or(last));
+            }
+        }
+        if let Some(last) = rows.len().checked_sub(sensors) {
+            self.last.copy_from_slice(&rows[last..]);
+        }
+    }
 }

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use twox_hash::XxHash3_128;
 
 use super::bytes::{Reader, write_varint};
+use super::entropy::Integers;
 use super::quantiser::Bound;
 use super::{ArchiveError, Result, entropy};
-use crate::math::{Dictionary, Kernel, PreparedDictionary, dot};
+use crate::math::{Dictionary, Kernel, PreparedDictionary, dot, vectorised};
 
 /// Weights are multiples of `1 / WEIGHT_ONE`.
 pub(crate) const WEIGHT_ONE: i32 = 64;
@@ -112,8 +113,10 @@ impl Codebook {
             .enumerate()
             .map(|(i, steps_off)| steps[i % dim] * f64::from(*steps_off) / scales[i % dim])
             .collect();
-        let rows: Vec<&[f64]> = relative.chunks_exact(dim).collect();
-        let products = rows.iter().flat_map(|a| rows.iter().map(move |b| dot(a, b))).collect();
+        let products = vectorised(
+            #[inline(always)]
+            || all_products(&relative, dim),
+        );
         let scaled_centre = (0..dim).map(|i| steps[i] * centre[i] as f64 / scales[i]).collect();
         let dictionary = Dictionary::new(scaled, dim, kernel.clone(), lambda, None)?;
         let prepared = PreparedDictionary::new(dictionary)?;
@@ -200,17 +203,14 @@ impl Codebook {
         &self.atoms[atom * self.sensors()..(atom + 1) * self.sensors()]
     }
 
-    /// Predicts one sensor from the sum of weighted atoms. Sensors that the codebook does not know are
-    /// predicted as 0.
-    #[inline(always)]
-    pub(super) fn predict(&self, sensor: usize, weighted: i64) -> f64 {
-        match self.steps.get(sensor) {
-            Some(step) => {
-                let sum = i64::from(WEIGHT_ONE).wrapping_mul(self.centre[sensor]).wrapping_add(weighted);
-                step / f64::from(WEIGHT_ONE) * sum as f64
-            }
-            None => 0.0,
-        }
+    /// A sensor's centre, in steps.
+    pub(super) fn centre(&self, sensor: usize) -> i64 {
+        self.centre[sensor]
+    }
+
+    /// What a sensor's integers are multiples of.
+    pub(super) fn step(&self, sensor: usize) -> f64 {
+        self.steps[sensor]
     }
 
     fn write(&self) -> Vec<u8> {
@@ -219,8 +219,8 @@ impl Codebook {
         write_varint(&mut bytes, self.atoms() as u64);
         write_floats(&mut bytes, &self.steps);
         write_floats(&mut bytes, &self.scales);
-        let mut integers = self.centre.clone();
-        integers.extend(self.atoms.iter().map(|steps| i64::from(*steps)));
+        let atoms = self.atoms.iter().map(|steps| i64::from(*steps));
+        let mut integers: Integers = self.centre.iter().copied().chain(atoms).collect();
         entropy::encode(&mut integers, self.sensors(), None, &mut bytes);
         bytes
     }
@@ -241,12 +241,27 @@ impl Codebook {
         let steps = read_floats(&mut reader, sensors)?;
         let scales = read_floats(&mut reader, sensors)?;
         let integers = entropy::decode(&mut reader, atoms + 1, sensors, None)?;
-        let (centre, deviations) = integers.split_at(sensors);
+        let centre = (0..sensors).map(|i| integers.get(i)).collect();
         let deviations: std::result::Result<Vec<i32>, _> =
-            deviations.iter().map(|v| i32::try_from(*v)).collect();
+            (sensors..integers.len()).map(|i| i32::try_from(integers.get(i))).collect();
         let deviations = deviations.map_err(|_| ArchiveError::corrupt("an atom is out of range"))?;
-        Self::assemble(steps, centre.to_vec(), deviations, scales, lambda, weight_step, kernel)
+        Self::assemble(steps, centre, deviations, scales, lambda, weight_step, kernel)
     }
+}
+
+/// The inner products of all rows.
+#[inline(always)]
+fn all_products(rows: &[f64], dim: usize) -> Vec<f64> {
+    let rows: Vec<&[f64]> = rows.chunks_exact(dim).collect();
+    let count = rows.len();
+    let mut products = vec![0.0; count * count];
+    for (i, a) in rows.iter().enumerate() {
+        for (j, b) in rows[..=i].iter().enumerate() {
+            let product = dot(a, b);
+            (products[i * count + j], products[j * count + i]) = (product, product);
+        }
+    }
+    products
 }
 
 /// Positive floats; one alone where all are equal.

@@ -4,12 +4,13 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use futures::TryStreamExt;
 
-use super::block;
-use super::cells::gather;
+use super::cells::{Cell, Cells, Group, gather};
 use super::compress::Input;
 use super::data_file::{CodedTable, DataFile};
-use super::error_sums::ErrorSums;
+use super::error_sums::{ErrorLanes, ErrorSums};
 use super::layout::Layout;
+use super::number::{Number, by_number, fits};
+use super::quantiser::Bound;
 use super::source::{READ_ROWS, Source};
 use super::{ArchiveError, Result};
 
@@ -80,7 +81,52 @@ fn compare_block(
     let (cells, read) = (table.cells(original, &placement)?, table.cells(decoded, &read)?);
     let groups = table.groups(placement.sensors.max(codebook.sensors()), usize::MAX);
     for group in &groups {
-        block::check(group, coded.footer.bound, &gather(&cells, group), &gather(&read, group), errors)?;
+        check(group, coded.footer.bound, &gather(&cells, group), &gather(&read, group), errors)?;
     }
     Ok(())
+}
+
+/// Whether all values keep the promise, and their errors.
+fn check(group: &Group, bound: Bound, part: &Cells, decoded: &Cells, error: &mut ErrorSums) -> Result<()> {
+    let number = group.number()?;
+    let narrow = |raw: u64| fits(&group.data_type, raw);
+    let broken = by_number!(number, first_broken(part, decoded, bound, &narrow, error));
+    let Some(index) = broken else { return Ok(()) };
+    let sensor = group.sensors.get(index % part.sensors).copied().unwrap_or(0);
+    let value = |cells: &Cells| cells.raw.get(index).map_or("nothing".to_string(), |raw| number.show(*raw));
+    Err(ArchiveError::Broken {
+        signal: index / part.sensors,
+        sensor,
+        value: value(part),
+        decoded: value(decoded),
+    })
+}
+
+#[inline(always)]
+fn first_broken(
+    number: Number,
+    part: &Cells,
+    decoded: &Cells,
+    bound: Bound,
+    narrow: &dyn Fn(u64) -> bool,
+    error: &mut ErrorSums,
+) -> Option<usize> {
+    if part.raw.len() != decoded.raw.len() {
+        return Some(part.raw.len().min(decoded.raw.len()));
+    }
+    let cells = part.raw.iter().zip(&decoded.raw).zip(part.state.iter().zip(&decoded.state));
+    let mut sums = ErrorLanes::default();
+    for (i, ((value, read), (state, read_state))) in cells.enumerate() {
+        if state != read_state {
+            return Some(i);
+        }
+        if *state == Cell::Value {
+            if !bound.holds(number, *value, *read) || !(number.is_float() || narrow(*read)) {
+                return Some(i);
+            }
+            sums.add(number.to_f64(*value), number.to_f64(*read));
+        }
+    }
+    error.merge(&sums.sums());
+    None
 }

@@ -24,11 +24,12 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
-use super::block::{CodedBlock, Left, SHARE_DIGITS};
+use super::block::CodedBlock;
 use super::codebook::Codebook;
 use super::error_sums::{ErrorSums, rounded};
 use super::footer::{Footer, KEY, RowGroup, ValueColumns};
 use super::layout::{Placement, Table};
+use super::left::{Left, SHARE_DIGITS};
 use super::manifest::chunk_hash;
 use super::parquet_footer::chunk_ranges;
 use super::quantiser::Bound;

@@ -5,8 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::block::{CHUNK, Left, SHARE_DIGITS};
+use super::block::CHUNK;
 use super::error_sums::rounded;
+use super::left::{Left, SHARE_DIGITS};
 use super::trial::Outcome;
 
 /// A file may leave so many standard deviations more than promised,

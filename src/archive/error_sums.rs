@@ -19,18 +19,6 @@ pub(crate) struct ErrorSums {
 }
 
 impl ErrorSums {
-    pub fn add(&mut self, value: f64, decoded: f64) {
-        if value.is_finite() && decoded.is_finite() {
-            let difference = (value - decoded).abs();
-            self.values += 1;
-            self.max = self.max.max(difference);
-            self.absolute += difference;
-            self.square += difference * difference;
-            self.value_absolute += value.abs();
-            self.value_square += value * value;
-        }
-    }
-
     /// Sums that have overflowed end at the largest number: JSON has no infinities.
     fn limited(self) -> Self {
         let Self { values, .. } = self;
@@ -65,5 +53,72 @@ impl ErrorSums {
 
     pub fn nrmse(&self) -> f64 {
         if self.square == 0.0 { 0.0 } else { (self.square / self.value_square).sqrt().min(f64::MAX) }
+    }
+}
+
+/// Sums that a processor does at once.
+pub(super) const LANES: usize = 8;
+
+/// The sum of all lanes, always in the same order.
+pub(super) fn sum(lanes: &[f64; LANES]) -> f64 {
+    lanes.iter().sum()
+}
+
+/// The same sums while values are added, some at a time and always in the same order.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ErrorLanes {
+    values: u64,
+    max: [f64; LANES],
+    absolute: [f64; LANES],
+    square: [f64; LANES],
+    value_absolute: [f64; LANES],
+    value_square: [f64; LANES],
+}
+
+impl ErrorLanes {
+    /// Adds values that are finite, as are the decoded ones.
+    #[inline(always)]
+    pub fn add_all(&mut self, values: &[f64], decoded: &[f64]) {
+        self.values += values.len() as u64;
+        let (values, rest) = values.as_chunks::<LANES>();
+        let (decoded, rest_decoded) = decoded.as_chunks::<LANES>();
+        for (values, decoded) in values.iter().zip(decoded) {
+            for lane in 0..LANES {
+                self.add_to(lane, values[lane], decoded[lane]);
+            }
+        }
+        for (value, decoded) in rest.iter().zip(rest_decoded) {
+            self.add_to(0, *value, *decoded);
+        }
+    }
+
+    /// Adds one value, if it and what is decoded are finite.
+    #[inline(always)]
+    pub fn add(&mut self, value: f64, decoded: f64) {
+        if value.is_finite() && decoded.is_finite() {
+            self.values += 1;
+            self.add_to(0, value, decoded);
+        }
+    }
+
+    #[inline(always)]
+    fn add_to(&mut self, lane: usize, value: f64, decoded: f64) {
+        let difference = (value - decoded).abs();
+        self.max[lane] = if difference > self.max[lane] { difference } else { self.max[lane] };
+        self.absolute[lane] += difference;
+        self.square[lane] += difference * difference;
+        self.value_absolute[lane] += value.abs();
+        self.value_square[lane] += value * value;
+    }
+
+    pub fn sums(&self) -> ErrorSums {
+        ErrorSums {
+            values: self.values,
+            max: self.max.iter().copied().fold(0.0, f64::max),
+            absolute: sum(&self.absolute),
+            square: sum(&self.square),
+            value_absolute: sum(&self.value_absolute),
+            value_square: sum(&self.value_square),
+        }
     }
 }

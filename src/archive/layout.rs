@@ -20,7 +20,7 @@ use arrow::row::{RowConverter, SortField};
 use serde::{Deserialize, Serialize};
 
 use super::cells::{Cell, Cells, Group};
-use super::number::{Number, read_values, to_array};
+use super::number::{Number, all_values, read_values, to_array};
 use super::{ArchiveError, Result};
 use crate::columnar::Lists;
 
@@ -315,32 +315,40 @@ impl Table {
 
     /// The cells of a block whose signals have been found.
     pub fn cells(&self, batch: &RecordBatch, placement: &Placement) -> Result<Cells> {
+        if let Layout::List { .. } = self.layout {
+            return self.list_cells(batch, placement);
+        }
         let mut cells = Cells::new(placement.signals(), placement.sensors);
-        match (&self.layout, &placement.cell_of_row) {
-            (Layout::List { .. }, _) => {
-                let (lists, length) = (self.lists(batch)?, placement.sensors);
-                // Lists without NULL rows lie one after the other, as the cells do.
-                let starts = placement.first_rows.iter().map(|row| lists.ranges[*row].start);
-                if starts.clone().enumerate().all(|(signal, start)| start == signal * length) {
-                    read_values(&lists.child, |i, value| cells.set(i, value))?;
-                } else {
-                    for (signal, start) in starts.enumerate() {
-                        let values = lists.child.slice(start, length);
-                        read_values(&values, |i, value| cells.set(signal * length + i, value))?;
-                    }
-                }
-            }
-            (_, Some(of_row)) => {
+        match &placement.cell_of_row {
+            Some(of_row) => {
                 let values = batch.column(self.values[0]);
                 read_values(values.as_ref(), |row, value| cells.set(of_row[row], value))?;
             }
-            (_, None) => {
+            None => {
                 let width = self.values.len();
                 for (sensor, value) in self.values.iter().enumerate() {
                     let values = batch.column(*value);
                     read_values(values, |row, value| cells.set(row * width + sensor, value))?;
                 }
             }
+        }
+        Ok(cells)
+    }
+
+    fn list_cells(&self, batch: &RecordBatch, placement: &Placement) -> Result<Cells> {
+        let (lists, length) = (self.lists(batch)?, placement.sensors);
+        let starts = placement.first_rows.iter().map(|row| lists.ranges[*row].start);
+        // Lists without NULL rows lie one after the other, as the cells do.
+        let in_order = starts.clone().enumerate().all(|(signal, start)| start == signal * length);
+        if in_order && lists.child.len() == placement.signals() * length && lists.child.null_count() == 0 {
+            let raw = all_values(&lists.child)?;
+            let state = vec![Cell::Value; raw.len()];
+            return Ok(Cells { sensors: length, raw, state });
+        }
+        let mut cells = Cells::new(placement.signals(), length);
+        for (signal, start) in starts.enumerate() {
+            let values = lists.child.slice(start, length);
+            read_values(&values, |i, value| cells.set(signal * length + i, value))?;
         }
         Ok(cells)
     }

@@ -73,6 +73,19 @@ impl Number {
     }
 }
 
+/// Calls a function with a number's type as a constant, so that its loops are made for that type.
+macro_rules! by_number {
+    ($number:expr, $function:ident($($argument:expr),*)) => {
+        match $number {
+            Number::F64 => $function(Number::F64, $($argument),*),
+            Number::F32 => $function(Number::F32, $($argument),*),
+            Number::Signed => $function(Number::Signed, $($argument),*),
+            Number::Unsigned => $function(Number::Unsigned, $($argument),*),
+        }
+    };
+}
+pub(super) use by_number;
+
 /// Calls `$run::<T>` for the Arrow type `T` of a number, or gives `$otherwise`.
 macro_rules! for_number_type {
     ($data_type:expr, $run:ident($($argument:expr),*), $otherwise:expr) => {
@@ -154,6 +167,17 @@ where
         }
     }
     Ok(())
+}
+
+/// The 64 bits of all values of an array without NULLs.
+pub(crate) fn all_values(array: &dyn Array) -> Result<Vec<u64>> {
+    fn typed<T: ArrowPrimitiveType>(array: &dyn Array) -> Result<Vec<u64>>
+    where
+        T::Native: Raw,
+    {
+        Ok(array.as_primitive::<T>().values().iter().map(|value| value.to_raw()).collect())
+    }
+    for_number_type!(array.data_type(), typed(array), Err(not_a_number(array.data_type())))
 }
 
 /// An array of numbers from their 64 bits; `valid` says which are not NULL.

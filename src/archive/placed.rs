@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use arrow::array::RecordBatch;
 
-use super::block::{self, CodedBlock};
+use super::block::{self, CodedBlock, Purpose};
 use super::cells::{Cell, Cells, gather};
 use super::data_file_writer::Settings;
 use super::layout::{Layout, Placement, Table};
@@ -26,10 +26,10 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    pub fn encode(&self, table: &Table, settings: &Settings) -> Result<CodedBlock> {
+    pub fn encode(&self, table: &Table, settings: &Settings, purpose: Purpose) -> Result<CodedBlock> {
         let sensors = self.placement.sensors.max(settings.codebook.sensors());
         let groups = table.groups(sensors, settings.group_sensors);
-        block::encode(&settings.codebook, &groups, settings.bound, &self.cells)
+        block::encode(&settings.codebook, &groups, settings.bound, &self.cells, purpose)
     }
 
     /// The first signals as they were and as they come back, as doubles: NaN where there is no value.
@@ -47,7 +47,7 @@ impl Placed {
             state: self.cells.state[..count].to_vec(),
         };
         let groups = table.groups(width.max(settings.codebook.sensors()), settings.group_sensors);
-        let coded = block::encode(&settings.codebook, &groups, settings.bound, &cells)?;
+        let coded = block::encode(&settings.codebook, &groups, settings.bound, &cells, Purpose::Trial)?;
         let (mut original, mut decoded) = (vec![f64::NAN; count], vec![f64::NAN; count]);
         for (group, bytes) in groups.iter().zip(&coded.groups) {
             let part = gather(&cells, group);

@@ -120,10 +120,6 @@ const POWERS: [f64; MOST_DECIMALS as usize + 1] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5,
 /// Integers up to this are exact as doubles.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// `1.5 2^52`, and what may be added to it so that the sum is still as exact.
-const ROUNDS: f64 = 6_755_399_441_055_744.0;
-const LARGEST_ROUNDED: f64 = 1e15;
-
 impl Quantiser {
     /// The quantiser for these values under a bound.
     pub fn choose(bound: Bound, number: Number, values: impl Iterator<Item = u64> + Clone) -> Self {
@@ -169,35 +165,6 @@ impl Quantiser {
                 target.wrapping_sub(nearest_multiple(place(number, prediction), spacing))
             }
         }
-    }
-
-    /// The integers of floats that are rounded evenly: whether all of them keep the promise. Else they mean nothing.
-    #[inline(always)]
-    pub fn integers(
-        self,
-        number: Number,
-        bound: Bound,
-        values: &[u64],
-        predictions: &[f64],
-        integers: &mut [i64],
-    ) -> bool {
-        let (Self::Uniform { step }, Bound::MaxError(bound), true) = (self, bound, number.is_float()) else {
-            return false;
-        };
-        let (per_step, negative_zero) = (step.recip(), number.nearest(-0.0));
-        let mut whole = per_step.is_normal();
-        for ((value, prediction), integer) in values.iter().zip(predictions).zip(integers) {
-            let exact = number.to_f64(*value);
-            // Adding a number whose last bit stands for 1 rounds to integers, and leaves them in its lower bits.
-            let shifted = (exact - prediction) * per_step + ROUNDS;
-            let rounded = shifted - ROUNDS;
-            *integer = (shifted.to_bits() as i64).wrapping_sub(ROUNDS.to_bits() as i64);
-            let decoded = number.to_f64(number.nearest(prediction + step * rounded));
-            // Nothing of this holds for NaN; a negative zero would come back as a positive one.
-            let kept = (exact - decoded).abs() <= bound && rounded.abs() < LARGEST_ROUNDED;
-            whole &= kept & (*value != negative_zero);
-        }
-        whole
     }
 
     /// The value of an integer.

@@ -21,7 +21,7 @@ const WHOLE_BYTES: u64 = 256 << 20;
 /// Of larger ones: runs of rows to learn from, and what they hold at most.
 const LEARNED_RUNS: usize = 32;
 const LEARNED_ROWS: usize = 1 << 16;
-const LEARNED_VALUES: usize = 1 << 23;
+const LEARNED_VALUES: usize = 1 << 22;
 /// Blocks to measure with, held out from learning.
 const MEASURED_BLOCKS: usize = 4;
 /// Row groups are fetched as a whole, so that few are looked at where they are large.
@@ -100,12 +100,13 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64) -> R
     };
     let unit = table.rows_of_signal();
     let run = (LEARNED_VALUES / runs / row_values).clamp(1, most).next_multiple_of(unit);
-    for (index, group) in groups.into_iter().step_by(stride) {
+    for (turn, (index, group)) in groups.into_iter().step_by(stride).enumerate() {
         let source = sources[index];
         let first = source.first_row(group);
         let rows = source.group_rows(group);
         let part = |i: usize| {
-            let start = (first + i * rows / in_group).next_multiple_of(unit);
+            let start = first + i * rows / in_group;
+            let start = (start + spread(turn * in_group + i, rows / in_group, run)).next_multiple_of(unit);
             let end = if in_group == 1 { source.rows as usize } else { first + rows };
             let free = measured.iter().filter(|extent| extent.source == index).fold(
                 start..(start + run).min(end),
@@ -132,6 +133,15 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64) -> R
         sampled.learned = first_lists(table, sources).await?;
     }
     Ok(sampled)
+}
+
+/// Where a run begins in so many rows: row groups may be as long as a day or a week, and what is learned from should
+/// not be the same hours of each.
+fn spread(turn: usize, rows: usize, run: usize) -> usize {
+    /// The golden section, of `2^32`: its multiples are spread evenly, however many there are.
+    const GOLDEN: u32 = 0x9E37_79B9;
+    let free = rows.saturating_sub(run) as u64;
+    ((free * u64::from((turn as u32).wrapping_mul(GOLDEN))) >> 32) as usize
 }
 
 /// Rows of one of the files.

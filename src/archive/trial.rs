@@ -5,11 +5,12 @@ use arrow::array::RecordBatch;
 use rayon::prelude::*;
 
 use super::Result;
-use super::block::{self, CodedBlock, Left};
+use super::block::{self, CodedBlock, Purpose};
 use super::data_file_writer::{DataFileWriter, Settings};
 use super::error_sums::ErrorSums;
 use super::layout::{Layout, Table};
 use super::learn::Material;
+use super::left::Left;
 use super::placed::{Placed, place_all};
 use super::quantiser::Bound;
 use super::sampled::Sampled;
@@ -194,7 +195,7 @@ impl Trials {
         let coded: Result<Vec<CodedBlock>> = blocks
             .par_iter()
             .chain(held_out.par_iter())
-            .map(|placed| placed.encode(&self.table, settings))
+            .map(|placed| placed.encode(&self.table, settings, Purpose::Trial))
             .collect();
         let coded = coded?;
         let (of_blocks, of_held_out) = coded.split_at(blocks.len());
@@ -237,7 +238,7 @@ impl Trials {
     pub fn run_held_out(&self, settings: &Settings) -> Result<(ErrorSums, Left)> {
         let held_out = self.held_out.as_deref().unwrap_or_default();
         let coded: Result<Vec<CodedBlock>> =
-            held_out.par_iter().map(|placed| placed.encode(&self.table, settings)).collect();
+            held_out.par_iter().map(|placed| placed.encode(&self.table, settings, Purpose::Trial)).collect();
         let coded = coded?;
         Ok((errors(&coded), Left::sum(&all_left(&coded))))
     }

@@ -12,7 +12,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart};
 use twox_hash::xxhash3_128::Hasher as Hasher128;
 
-use super::block::{self, CodedBlock};
+use super::block::{self, CodedBlock, Purpose};
 use super::compress::{Job, JobObserver, JobProgress, JobReport};
 use super::data_file::DataFile;
 use super::data_file_writer::{DataFileWriter, Settings};
@@ -378,7 +378,7 @@ type CodedRows = (RecordBatch, Placement, CodedBlock);
 fn code_rows(table: &Table, settings: &Settings, rows: RecordBatch) -> Result<Vec<CodedRows>> {
     let mut coded = Vec::new();
     let _whole = place_rows(table, settings.codebook.sensors(), rows, &mut |placed| {
-        let block = placed.encode(table, settings)?;
+        let block = placed.encode(table, settings, Purpose::Publish)?;
         coded.push((placed.rows, placed.placement, block));
         Ok(ControlFlow::Continue(()))
     })?;

@@ -396,7 +396,8 @@ async fn small_archive() -> (Arc<dyn ObjectStore>, RecordBatch) {
         seed: 5,
         layout: 0,
         rows: 60,
-        sensors: 4,
+        // Enough for all lanes of the coder.
+        sensors: 34,
         data_type: DataType::Float64,
         flavour: Flavour::Smooth,
         bound: Bound::MaxError(0.01),

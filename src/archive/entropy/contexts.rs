@@ -1,6 +1,6 @@
 //! Which frequencies a residual is coded with: contexts, and how those that are alike are merged.
 
-use super::rans::Table;
+use super::rans::{Share, Slots, Table};
 use super::symbols::SYMBOLS;
 use crate::archive::Result;
 use crate::archive::bytes::Reader;
@@ -11,7 +11,7 @@ pub(super) const NEIGHBOURS: u32 = 12;
 /// Levels of how much a column deviates on average.
 pub(super) const COLUMNS: u32 = 8;
 /// Levels of how much the row has deviated so far.
-pub(super) const ROW: u32 = 4;
+pub(super) const ROW: u32 = 3;
 /// Contexts, half of them for residuals whose sign can be guessed.
 pub(super) const CONTEXTS: usize = (NEIGHBOURS * COLUMNS * ROW * 2) as usize;
 /// Tables there can be for each half.
@@ -25,22 +25,68 @@ pub(super) type Counts = Vec<[u32; SYMBOLS]>;
 
 /// Twice the binary logarithm of `value + 1`, roughly: twice the place of its highest bit, and the bit after it.
 #[inline(always)]
-pub(super) fn log_level(value: u32) -> u32 {
+pub(super) const fn log_level(value: u32) -> u32 {
     let value = value.saturating_add(1);
     let top = value.ilog2();
     let next = if top > 0 { value >> (top - 1) & 1 } else { 0 };
     2 * top + next
 }
 
+/// The same of a value below `2^24`, for many at once: floats have the bits that matter in front.
+#[inline(always)]
+pub(super) fn level_of_size(value: u32) -> u32 {
+    const OF_ONE: u32 = 1.0f32.to_bits() >> 22;
+    (((value as i32 + 1) as f32).to_bits() >> 22) - OF_ONE
+}
+
+/// How much the row has deviated so far, from its mean size in 256ths.
+#[inline(always)]
+pub(super) fn row_level(mean: u32) -> u32 {
+    (mean >> 5).min(2)
+}
+
+/// The mean once another size is known.
+#[inline(always)]
+pub(super) fn mean(mean: u32, size: u32) -> u32 {
+    (15 * mean + (size.min(0xFFF) << 8)) >> 4
+}
+
+/// How much a column deviated lately: sizes of its last residuals, of one a period ago, and their mean in 256ths.
+#[inline(always)]
+pub(super) fn deviation(last: u32, before: u32, ago: u32, mean: u32) -> u32 {
+    2 * last + before + 2 * ago + ((6 * mean) >> 8)
+}
+
+/// The mean of a column once another size is known.
+#[inline(always)]
+pub(super) fn column_mean(mean: u32, size: u32) -> u32 {
+    mean - (mean >> 3) + (size.min(0xFFF) << 5)
+}
+
+/// The even context of what is known.
+#[inline(always)]
+pub(super) fn context(deviation: u32, column: u32, mean: u32) -> usize {
+    let neighbours = u32::from(LEVELS[deviation.min(HIGHEST) as usize]);
+    (((neighbours * COLUMNS + column) * ROW + row_level(mean)) * 2) as usize
+}
+
+/// Deviations from here on have the highest level.
+const HIGHEST: u32 = 47;
+const LEVELS: [u8; HIGHEST as usize + 1] = {
+    let mut levels = [0; HIGHEST as usize + 1];
+    let mut value = 0;
+    while value <= HIGHEST {
+        levels[value as usize] = log_level(value) as u8;
+        value += 1;
+    }
+    levels
+};
+
 /// A table for every context.
 #[derive(Debug)]
 pub(super) struct Tables {
     of_context: Vec<u8>,
     tables: Vec<Table>,
-    /// Where the table of each context begins among `starts`.
-    places: Vec<u32>,
-    /// The starts of all tables, one table after the other: coding looks at nothing else.
-    starts: Vec<u32>,
 }
 
 impl Tables {
@@ -49,9 +95,10 @@ impl Tables {
     pub fn from_counts(counts: &Counts) -> Self {
         let mut of_context = vec![0; counts.len()];
         let mut tables = Vec::new();
+        let logs: [f64; SYMBOLS] = std::array::from_fn(|symbol| (symbol as f64 + 1.0).ln());
         for half in 0..2 {
             let used = (half..counts.len()).step_by(2).filter(|i| counts[*i].iter().any(|count| *count > 0));
-            let mut groups: Vec<Group> = used.map(|i| Group::new(i, &counts[i])).collect();
+            let mut groups: Vec<Group> = used.map(|i| Group::new(i, &counts[i], &logs)).collect();
             groups.sort_by(|a, b| a.size.total_cmp(&b.size).then(a.members.cmp(&b.members)));
             merge(&mut groups);
             for group in groups {
@@ -70,18 +117,7 @@ impl Tables {
         if tables.is_empty() {
             tables.push(Table::from_counts(&[0; SYMBOLS]));
         }
-        Self::new(of_context, tables)
-    }
-
-    fn new(of_context: Vec<u8>, tables: Vec<Table>) -> Self {
-        let mut starts = Vec::new();
-        let mut of_table = Vec::with_capacity(tables.len());
-        for table in &tables {
-            of_table.push(starts.len() as u32);
-            starts.extend_from_slice(table.starts());
-        }
-        let places = of_context.iter().map(|table| of_table[usize::from(*table)]).collect();
-        Self { of_context, tables, places, starts }
+        Self { of_context, tables }
     }
 
     /// The tables, and runs of contexts of one half that share one.
@@ -118,13 +154,17 @@ impl Tables {
                 }
             }
         }
-        Ok(Self::new(of_context, tables))
+        Ok(Self { of_context, tables })
     }
 
-    /// The starts of a context's table, and those of the tables after it.
-    #[inline(always)]
-    pub fn starts(&self, context: usize) -> &[u32] {
-        &self.starts[self.places[context] as usize..]
+    /// The shares of all symbols of every table, and which table each context has.
+    pub fn shares(&self) -> (Vec<[Share; SYMBOLS]>, &[u8]) {
+        (self.tables.iter().map(Table::shares).collect(), &self.of_context)
+    }
+
+    /// Where to look for symbols.
+    pub fn slots(&self) -> (Vec<Slots>, &[u8]) {
+        (self.tables.iter().map(Table::slots).collect(), &self.of_context)
     }
 }
 
@@ -138,10 +178,9 @@ struct Group {
 }
 
 impl Group {
-    fn new(context: usize, counts: &[u32; SYMBOLS]) -> Self {
+    fn new(context: usize, counts: &[u32; SYMBOLS], logs: &[f64; SYMBOLS]) -> Self {
         let total: f64 = counts.iter().map(|count| f64::from(*count)).sum();
-        let logs =
-            counts.iter().enumerate().map(|(symbol, count)| (symbol as f64 + 1.0).ln() * f64::from(*count));
+        let logs = counts.iter().zip(logs).map(|(count, log)| log * f64::from(*count));
         Self { members: vec![context], counts: *counts, bits: bits(counts), size: logs.sum::<f64>() / total }
     }
 }
@@ -174,4 +213,22 @@ fn bits(counts: &[u32; SYMBOLS]) -> f64 {
     let total: f64 = counts.iter().map(|count| f64::from(*count)).sum();
     let used = counts.iter().map(|count| f64::from(*count)).filter(|count| *count > 0.0);
     used.map(|count| SYMBOL_BITS - count * (count / total).log2()).sum::<f64>() + TABLE_BITS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archive::entropy::integer::LARGEST_SIZE;
+
+    #[test]
+    fn both_ways_to_levels_agree() {
+        let largest = 10 * LARGEST_SIZE;
+        let steps = (0..1 << 16).chain((0..largest).step_by(997)).chain((0..24).flat_map(|bit| {
+            let power = 1u32 << bit;
+            [power.saturating_sub(2), power - 1, power]
+        }));
+        for value in steps.filter(|value| *value <= largest) {
+            assert_eq!(level_of_size(value), log_level(value), "{value}");
+        }
+    }
 }

@@ -3,9 +3,16 @@
 //! Integers only, so that a reader on any machine sees what the writer saw.
 
 mod contexts;
+mod integer;
+mod integers;
 mod known;
+mod lanes;
 mod matrix;
+mod noted;
+mod plan;
 mod rans;
 mod symbols;
 
+pub(super) use integer::Integer;
+pub(super) use integers::Integers;
 pub(super) use matrix::{decode, encode};

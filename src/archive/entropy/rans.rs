@@ -1,8 +1,9 @@
 //! Symbols with known frequencies to bytes and back: range asymmetric numeral systems (Duda 2014).
 //!
-//! One number holds all symbols coded so far. Coding a symbol of frequency `f` out of `ONE` multiplies it
-//! by about `ONE / f`; when it grows beyond 32 bits, 16 of them are put out. Decoding runs backwards,
-//! so the encoder starts from the last symbol.
+//! A number holds symbols coded so far. Coding a symbol of frequency `f` out of `ONE` multiplies it by about
+//! `ONE / f`; when it grows beyond 32 bits, 16 of them are put out. Decoding runs backwards, so the encoder
+//! starts from the last symbol. There are several numbers that take turns, and one row of words that all of
+//! them are put out to: what one does need not wait for another.
 
 use super::symbols::SYMBOLS;
 use crate::archive::bytes::{Reader, write_part, write_varint};
@@ -11,8 +12,12 @@ use crate::archive::{ArchiveError, Result};
 const BITS: u32 = 14;
 /// Frequencies add up to this.
 const ONE: u32 = 1 << BITS;
-/// The number is at least this between symbols.
+/// A number is at least this between symbols.
 const LOWEST: u32 = 1 << 16;
+/// How many numbers there are.
+pub(super) const LANES: usize = 4;
+/// Plain bits that are coded at a time.
+const MOST_BITS: u32 = 16;
 
 /// The frequencies of a set of symbols.
 #[derive(Debug, Clone)]
@@ -55,11 +60,6 @@ impl Table {
         Self { starts }
     }
 
-    /// Where each symbol's share starts, and where the last one ends.
-    pub fn starts(&self) -> &[u32] {
-        &self.starts
-    }
-
     /// The number of symbols, and all frequencies but the last.
     pub fn write(&self, bytes: &mut Vec<u8>) {
         let count = self.starts.len() - 1;
@@ -84,38 +84,132 @@ impl Table {
         frequencies.push(left as u32);
         Ok(Self::from_frequencies(frequencies))
     }
+
+    /// What coding takes of each symbol.
+    pub fn shares(&self) -> [Share; SYMBOLS] {
+        let mut shares = [Share::default(); SYMBOLS];
+        for (share, pair) in shares.iter_mut().zip(self.starts.windows(2)) {
+            *share = Share::new(pair[0], pair[1] - pair[0]);
+        }
+        shares
+    }
+
+    /// What decoding takes.
+    pub fn slots(&self) -> Slots {
+        let mut slots = Slots { first: [0; Slots::PARTS], starts: [ONE as u16; SYMBOLS + 2] };
+        for (start, known) in slots.starts.iter_mut().zip(&self.starts) {
+            *start = *known as u16;
+        }
+        let mut symbol = 0;
+        for (part, first) in slots.first.iter_mut().enumerate() {
+            while self.starts[symbol + 1] as usize <= part << Slots::SHIFT {
+                symbol += 1;
+            }
+            *first = symbol as u8;
+        }
+        slots
+    }
 }
 
-/// Writes symbols, each with the starts of its table, given from the last to the first.
-pub(super) fn encode<'a>(symbols: impl Iterator<Item = (&'a [u32], u8)>, bytes: &mut Vec<u8>) {
-    let mut state = LOWEST;
-    let mut words: Vec<u16> = Vec::new();
-    for (starts, symbol) in symbols {
-        let start = starts[usize::from(symbol)];
-        let frequency = starts[usize::from(symbol) + 1] - start;
-        if u64::from(state) >= u64::from(frequency) << (32 - BITS) {
-            words.push(state as u16);
+/// A symbol's share of `0..ONE`, and how to divide by it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Share {
+    /// `2^64 / frequency`, rounded up.
+    reciprocal: u64,
+    added: u32,
+    frequency: u32,
+}
+
+impl Share {
+    fn new(start: u32, frequency: u32) -> Self {
+        match frequency {
+            0 => Self::default(),
+            // The reciprocal would be 2^64; with one less quotients are one less, which is added.
+            1 => Self { reciprocal: u64::MAX, added: start + ONE - 1, frequency },
+            _ => Self { reciprocal: u64::MAX / u64::from(frequency) + 1, added: start, frequency },
+        }
+    }
+}
+
+/// Where to look for the symbol of a place in `0..ONE`.
+#[derive(Debug, Clone)]
+pub(super) struct Slots {
+    /// The first symbol with a share of each part.
+    first: [u8; Slots::PARTS],
+    /// The starts of all symbols; after the last one `ONE`.
+    starts: [u16; SYMBOLS + 2],
+}
+
+impl Slots {
+    const SHIFT: u32 = 7;
+    const PARTS: usize = (ONE >> Self::SHIFT) as usize;
+}
+
+/// Takes symbols, the last one first.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    states: [u32; LANES],
+    words: Vec<u16>,
+}
+
+impl Encoder {
+    /// Room for so many symbols of a bit or two.
+    pub fn new(symbols: usize) -> Self {
+        Self { states: [LOWEST; LANES], words: Vec::with_capacity(symbols / 8) }
+    }
+
+    #[inline(always)]
+    pub fn symbol(&mut self, lane: usize, share: &Share) {
+        let mut state = self.states[lane];
+        if u64::from(state) >= u64::from(share.frequency) << (32 - BITS) {
+            self.words.push(state as u16);
             state >>= 16;
         }
-        state = ((state / frequency) << BITS) + state % frequency + start;
+        let quotient = ((u128::from(state) * u128::from(share.reciprocal)) >> 64) as u32;
+        self.states[lane] =
+            state.wrapping_add(share.added).wrapping_add(quotient.wrapping_mul(ONE - share.frequency));
     }
-    words.extend([state as u16, (state >> 16) as u16]);
-    let words: Vec<u8> = words.iter().rev().flat_map(|word| word.to_le_bytes()).collect();
-    write_part(bytes, &words);
+
+    /// Some bits as they are.
+    #[inline(always)]
+    pub fn bits(&mut self, lane: usize, value: u64, count: u32) {
+        let mut left = count;
+        while left > 0 {
+            // The lowest are read first, so that they come last.
+            let part = (left - 1) % MOST_BITS + 1;
+            left -= part;
+            let mut state = self.states[lane];
+            if u64::from(state) >= 1 << (32 - part) {
+                self.words.push(state as u16);
+                state >>= 16;
+            }
+            self.states[lane] = state << part | (value >> left) as u32 & ((1 << part) - 1);
+        }
+    }
+
+    pub fn finish(mut self, bytes: &mut Vec<u8>) {
+        for state in self.states.iter().rev() {
+            self.words.extend([*state as u16, (*state >> 16) as u16]);
+        }
+        let words: Vec<u8> = self.words.iter().rev().flat_map(|word| word.to_le_bytes()).collect();
+        write_part(bytes, &words);
+    }
 }
 
 /// Reads symbols, the first one first; zeros after the end of the bytes.
 #[derive(Debug)]
 pub(super) struct Decoder<'a> {
-    state: u32,
+    states: [u32; LANES],
     words: std::slice::ChunksExact<'a, u8>,
 }
 
 impl<'a> Decoder<'a> {
     pub fn new(reader: &mut Reader<'a>) -> Result<Self> {
-        let mut decoder = Self { state: 0, words: reader.part()?.chunks_exact(2) };
-        decoder.state = decoder.word() << 16;
-        decoder.state |= decoder.word();
+        let mut decoder = Self { states: [0; LANES], words: reader.part()?.chunks_exact(2) };
+        for lane in 0..LANES {
+            decoder.states[lane] = decoder.word() << 16;
+            decoder.states[lane] |= decoder.word();
+        }
         Ok(decoder)
     }
 
@@ -124,23 +218,38 @@ impl<'a> Decoder<'a> {
         self.words.next().map_or(0, |word| u32::from(u16::from_le_bytes([word[0], word[1]])))
     }
 
-    /// The next symbol, from the starts of its table.
     #[inline(always)]
-    pub fn symbol(&mut self, starts: &[u32]) -> u8 {
-        let slot = self.state & (ONE - 1);
-        // Frequent symbols come first, so the search is short. The last start is above every slot.
-        let mut symbol = 0;
-        let mut start = 0;
-        let mut end = starts[1];
-        while end <= slot {
+    fn refill(&mut self, lane: usize, state: u32) {
+        self.states[lane] = if state < LOWEST { state << 16 | self.word() } else { state };
+    }
+
+    /// The next symbol.
+    #[inline(always)]
+    pub fn symbol(&mut self, lane: usize, slots: &Slots) -> u8 {
+        let state = self.states[lane];
+        let slot = state & (ONE - 1);
+        let mut symbol = slots.first[(slot >> Slots::SHIFT) as usize];
+        // The last start is above every slot.
+        while u32::from(slots.starts[usize::from(symbol) + 1]) <= slot {
             symbol += 1;
-            start = end;
-            end = starts[symbol + 1];
         }
-        self.state = (end - start) * (self.state >> BITS) + slot - start;
-        if self.state < LOWEST {
-            self.state = self.state << 16 | self.word();
+        let start = u32::from(slots.starts[usize::from(symbol)]);
+        let frequency = u32::from(slots.starts[usize::from(symbol) + 1]) - start;
+        self.refill(lane, frequency.wrapping_mul(state >> BITS).wrapping_add(slot - start));
+        symbol
+    }
+
+    /// Some bits as they are.
+    #[inline(always)]
+    pub fn bits(&mut self, lane: usize, count: u32) -> u64 {
+        let (mut value, mut done) = (0, 0);
+        while done < count {
+            let part = (count - done).min(MOST_BITS);
+            let state = self.states[lane];
+            value |= u64::from(state & ((1 << part) - 1)) << done;
+            self.refill(lane, state >> part);
+            done += part;
         }
-        symbol as u8
+        value
     }
 }
