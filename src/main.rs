@@ -11,8 +11,9 @@ const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 
 fn main() -> ExitCode {
     // Memory that goes back is cleared by the system when it is asked for again, which took a tenth of the time of
-    // coding and of reading Parquet. What a command needs once it mostly needs again.
+    // coding and of reading Parquet. What a command needs once it mostly needs again. `MIMALLOC_PURGE_DELAY` says
+    // otherwise.
     // Sound: sets a number that mimalloc reads, and may be called at any time.
-    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, -1) };
+    unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, -1) };
     sparrow::cli::main()
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use rayon::prelude::*;
 
 use super::kernels::Screen;
-use super::packed::PackedAtoms;
+use super::packed::{PackedAtoms, has_fast_product};
 use super::product::BLOCK;
 use super::ridge::RidgeSystem;
 use super::signals::{Rows, RowsView, dot};
@@ -62,7 +62,7 @@ const SCREENED_ERROR: f64 = 0.01;
 
 impl Screening {
     fn new(rows: &Rows, kernel: &dyn Kernel) -> Option<Self> {
-        let kernel = kernel.screen()?;
+        let kernel = kernel.screen().filter(|_| has_fast_product())?;
         let largest_square = rows.squares.iter().fold(0.0, |m: f64, square| m.max(*square));
         let error = kernel.relative_error(rows.dim, largest_square, largest_square);
         let pays = rows.dim >= SCREENED_DIM && rows.len() >= SCREENED_ATOMS && error <= SCREENED_ERROR;

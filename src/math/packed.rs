@@ -11,6 +11,14 @@ use rayon::prelude::*;
 use super::exp::vectorised;
 use super::signals::Rows;
 
+/// Whether this CPU has fused multiply-adds. One that has not would compute each of them by hundreds of instructions.
+pub(crate) fn has_fast_product() -> bool {
+    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+    return std::arch::is_x86_feature_detected!("fma");
+    #[cfg(not(any(target_arch = "x86", target_arch = "x86_64")))]
+    return cfg!(target_arch = "aarch64");
+}
+
 /// Signals of a tile.
 const STRIP: usize = 6;
 /// Atoms of a tile.

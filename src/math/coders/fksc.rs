@@ -167,7 +167,7 @@ impl State {
     /// The same, marked with whose it is.
     #[inline(always)]
     fn largest_marked(&self, range: Range<usize>) -> f64 {
-        largest(range, |i| marked(self.correlations[i].abs() + self.errors[i], i))
+        largest(range, |i| marked((self.correlations[i].abs() + self.errors[i]).min(f64::MAX), i))
     }
 }
 
@@ -295,7 +295,7 @@ impl<S: Similarities> Run<'_, '_, S> {
             let State { correlations, errors, candidates, passed, chunk_peaks, .. } = &mut *self.state;
             let i = mark_of(largest(0..chunk_peaks.len(), |chunk| chunk_peaks[chunk]));
             let size = correlations[i].abs() + errors[i];
-            if size <= floor {
+            if size.is_nan() || size <= floor {
                 break;
             }
             let position = candidates[i] as usize;
@@ -393,10 +393,12 @@ impl<S: Similarities> Run<'_, '_, S> {
         let start = group * GROUP;
         let end = (start + GROUP).min(self.problem.gram.atoms);
         let mut fitted = [0.0; GROUP];
-        let members = self.set.positions.iter().zip(&self.set.weights).filter(|(_, weight)| **weight != 0.0);
-        let rows = members
-            .map(|(position, weight)| (*weight, &self.problem.gram.row(*position as usize)[start..end]));
-        add_all_scaled(&mut fitted[..end - start], rows);
+        for (position, weight) in self.set.positions.iter().zip(&self.set.weights) {
+            if *weight != 0.0 {
+                let row = &self.problem.gram.row(*position as usize)[start..end];
+                add_scaled(&mut fitted[..end - start], *weight, row);
+            }
+        }
         let state = &mut *self.state;
         let mut worst = 0.0f64;
         for (position, fitted) in (start..end).zip(fitted) {

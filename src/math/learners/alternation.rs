@@ -90,12 +90,15 @@ fn idle_atoms(gram: &Gram, codes: &Codes, alike: f64) -> Vec<usize> {
     for atom in codes.weights.indices() {
         needed[*atom as usize] = true;
     }
-    let alike_before = |atom: usize| -> Vec<usize> {
-        (0..atom).filter(|other| difference(gram, atom, *other) < alike).collect()
+    // Of the atoms in use, so that what is kept is little.
+    let used: Vec<usize> = (0..gram.atoms).filter(|atom| needed[*atom]).collect();
+    let alike_before = |place: usize| {
+        let others = used[..place].iter().copied();
+        others.filter(|other| difference(gram, used[place], *other) < alike).collect::<Vec<usize>>()
     };
-    let alike_before: Vec<Vec<usize>> = (0..gram.atoms).into_par_iter().map(alike_before).collect();
-    for (atom, others) in alike_before.iter().enumerate() {
-        needed[atom] = needed[atom] && !others.iter().any(|other| needed[*other]);
+    let alike_before: Vec<Vec<usize>> = (0..used.len()).into_par_iter().map(alike_before).collect();
+    for (atom, others) in used.iter().zip(alike_before) {
+        needed[*atom] = !others.iter().any(|other| needed[*other]);
     }
     (0..gram.atoms).filter(|atom| !needed[*atom]).collect()
 }
