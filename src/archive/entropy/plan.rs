@@ -13,14 +13,14 @@ const ROWS_TRIED: usize = 256;
 /// A forecast must save this share, in percent, of the one it replaces.
 const WORTHWHILE: u64 = 2;
 /// Integers looked at for each period.
-const PERIOD_SAMPLES: usize = 256;
+const PERIOD_SAMPLES: usize = 512;
 /// Of these, so many are neighbours in a row.
-const PERIOD_RUN: usize = 8;
+const PERIOD_RUN: usize = 4;
 /// Of all periods one in so many runs is looked at, of the best ones all.
 const PERIOD_GLANCE: usize = 4;
 const PERIODS_LOOKED_AT: usize = 128;
 /// A period must save this share, in percent.
-const PERIOD_WORTHWHILE: u64 = 8;
+const PERIOD_WORTHWHILE: u64 = 4;
 
 /// What is known of the columns.
 #[derive(Debug)]
