@@ -34,6 +34,7 @@ mod placed;
 mod prepare;
 mod quantiser;
 mod sampled;
+mod site;
 mod source;
 mod sparse_codes;
 mod trial;
