@@ -1,22 +1,25 @@
 //! The job that makes an archive, or adds to one: files in, data files out, one after the other.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode};
 use serde::Serialize;
 
 use super::choose::Target;
+use super::dictionary_file;
 use super::drift::Drift;
 use super::footer::ALL_TOGETHER;
 use super::layout::{Layout, Table};
 use super::layout_request::{LayoutRequest, find_layout};
 use super::learn::LearnSettings;
-use super::manifest::{DictionaryEntry, FileEntry, HistoryEntry, JOB_FILE, Manifest, hash_of};
+use super::manifest::{DictionaryEntry, FileEntry, HistoryEntry, Manifest, hash_of};
 use super::opened::Generation;
 use super::prepare::{self, Request};
 use super::quantiser::Bound;
+use super::site::Site;
 use super::source::Source;
 use super::work::Work;
 use super::{ArchiveError, FORMAT_VERSION, Result};
@@ -57,6 +60,8 @@ pub struct Job {
     pub resume: bool,
     /// Whether to learn another dictionary where data has drifted from what was learned from.
     pub retrain_on_drift: bool,
+    /// Whether to replace an archive that is there. It can be read until the new one is whole.
+    pub overwrite: bool,
 }
 
 impl Default for Job {
@@ -72,6 +77,7 @@ impl Default for Job {
             threads,
             resume: true,
             retrain_on_drift: false,
+            overwrite: false,
         }
     }
 }
@@ -130,7 +136,7 @@ pub struct JobReport {
 }
 
 /// Compresses files into a new archive at `folder`. Where an earlier run of the same job was stopped it
-/// goes on; where there is an archive already it fails.
+/// goes on; where there is an archive already it fails, unless that is to be replaced.
 pub async fn compress(
     inputs: &[Input],
     store: &Arc<dyn ObjectStore>,
@@ -143,7 +149,8 @@ pub async fn compress(
     if job.target.is_some() && bound != Bound::None {
         return Err(ArchiveError::layout("a target and a bound cannot both be given"));
     }
-    if Manifest::read(store.as_ref(), folder).await?.is_some() {
+    let old = Manifest::read(store.as_ref(), folder).await?.map(|found| found.manifest);
+    if old.is_some() && !job.overwrite {
         return Err(ArchiveError::Exists(folder.to_string()));
     }
     let (sources, failed) = open_all(inputs, observer).await;
@@ -165,11 +172,18 @@ pub async fn compress(
     let layout = table.layout.clone();
     let id = job_identity(&sources, job, &layout)?;
     let group_sensors = group_sensors(rows_of(&sources), &table);
-    let resumed = if job.resume { unfinished(store, folder, &id).await? } else { None };
+    let site = match &old {
+        Some(old) => Site::within(store, folder, &format!("{id} {}", old.hash)),
+        None if job.resume => Site::own(store, folder),
+        None => Site::shared(store, folder),
+    };
+    let resumed = if job.resume { unfinished(&site, &id).await? } else { None };
     let (generation, dictionary) = match resumed {
         Some(found) => found,
         None => {
-            store.put(&folder.clone().join(JOB_FILE), id.into_bytes().into()).await?;
+            if job.resume {
+                store.put(&site.job_file(), id.into_bytes().into()).await?;
+            }
             let request = Request { bound, target: job.target, learn: job.learn.clone() };
             let same = |source: &&Source| source.schema.fields() == table.schema.fields();
             let fitting: Vec<&Source> = sources.iter().filter(same).collect();
@@ -179,16 +193,16 @@ pub async fn compress(
                 }
                 None => prepare::learn(&table, &fitting, &request, group_sensors, observer).await?,
             };
-            let stored = prepare::store_dictionary(store, folder, 0, &generation).await?;
+            let stored = prepare::store_dictionary(&site, 0, &generation).await?;
             (generation, stored)
         }
     };
     let mut work = Work {
-        store,
-        folder,
+        site: &site,
         generation,
         number: 0,
         later: Vec::new(),
+        written: Vec::new(),
         schema: &table.schema,
         group_sensors,
         observer,
@@ -202,16 +216,55 @@ pub async fn compress(
     let manifest = Manifest {
         version: FORMAT_VERSION,
         dictionary,
-        later_dictionaries: work.later,
+        later_dictionaries: work.later.clone(),
         history: vec![HistoryEntry::new("compress", &report.files)],
         files: report.files.clone(),
         hash: String::new(),
     };
     report.dictionary_bytes = manifest.dictionaries().map(|entry| entry.bytes).sum();
     report.value_bytes = value_bytes(&table, &work.generation, &report.files);
-    manifest.write(store.as_ref(), folder).await?;
-    store.delete(&folder.clone().join(JOB_FILE)).await?;
+    match old {
+        Some(old) => {
+            let new: HashSet<String> = manifest.places().collect();
+            manifest.write(store.as_ref(), folder, PutMode::Overwrite).await?;
+            remove(store, folder, old.places().filter(|file| !new.contains(file))).await;
+        }
+        None if job.resume => {
+            manifest.write(store.as_ref(), folder, PutMode::Overwrite).await?;
+        }
+        None => begin(&work, manifest, store, folder).await?,
+    }
+    if job.resume {
+        store.delete(&site.job_file()).await?;
+    }
     Ok(report)
+}
+
+/// Writes the manifest of a new archive where others may do the same at this moment: one of them wins.
+async fn begin(
+    work: &Work<'_>,
+    manifest: Manifest,
+    store: &Arc<dyn ObjectStore>,
+    folder: &Path,
+) -> Result<()> {
+    match manifest.clone().write(store.as_ref(), folder, PutMode::Create).await {
+        Err(ArchiveError::Store(object_store::Error::AlreadyExists { .. })) => {
+            work.withdraw().await;
+            Err(ArchiveError::Exists(folder.to_string()))
+        }
+        // Stores and file systems that cannot tell have one writer at a time.
+        Err(_) => manifest.write(store.as_ref(), folder, PutMode::Overwrite).await.map(|_| ()),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Removes files that are no part of an archive any more. What cannot be removed only takes space.
+async fn remove(store: &Arc<dyn ObjectStore>, folder: &Path, files: impl Iterator<Item = String>) {
+    for file in files {
+        if let Ok(path) = Path::parse(format!("{folder}/{file}")) {
+            let _ = store.delete(&path).await;
+        }
+    }
 }
 
 /// What files are added to.
@@ -235,9 +288,9 @@ pub(super) async fn append(
     observer: &dyn JobObserver,
 ) -> Result<JobReport> {
     let Existing { generation, number, schema, partitions } = existing;
-    let (manifest, _) = current(store, folder).await?;
-    check_generation(&manifest, number)?;
-    check_new(&manifest, inputs.iter().map(|input| input.name.as_str()))?;
+    let current = Manifest::read(store.as_ref(), folder).await?;
+    let current = current.ok_or_else(|| ArchiveError::NotAnArchive(folder.to_string()))?.manifest;
+    check_new(&current, inputs.iter().map(|input| input.name.as_str()))?;
     for input in inputs {
         if partition_names(&input.name) != partitions {
             return Err(ArchiveError::layout(format!(
@@ -255,12 +308,13 @@ pub(super) async fn append(
     };
     let schema = schema.unwrap_or_else(|| first.schema.clone());
     let table = Table::new(generation.description.layout.clone(), schema.clone(), Vec::new())?;
+    let site = Site::shared(store, folder);
     let mut work = Work {
-        store,
-        folder,
+        site: &site,
         generation,
         number,
         later: Vec::new(),
+        written: Vec::new(),
         schema: &schema,
         group_sensors: group_sensors(rows_of(&sources), &table),
         observer,
@@ -275,19 +329,59 @@ pub(super) async fn append(
     if report.files.is_empty() {
         return Ok(report);
     }
-    // Others may have added files meanwhile.
-    let (mut manifest, _) = current(store, folder).await?;
-    check_new(&manifest, report.files.iter().map(|file| file.path.as_str()))?;
-    if !work.later.is_empty() {
-        check_generation(&manifest, number)?;
-    }
-    manifest.later_dictionaries.extend(work.later);
-    report.dictionary_bytes = manifest.dictionaries().map(|entry| entry.bytes).sum();
-    manifest.history.push(HistoryEntry::new("append", &report.files));
-    manifest.files.extend(report.files.iter().cloned());
     report.value_bytes = value_bytes(&table, &work.generation, &report.files);
-    manifest.write(store.as_ref(), folder).await?;
-    Ok(report)
+    let history = HistoryEntry::new("append", &report.files);
+    // Others may have added files meanwhile, and dictionaries.
+    let updated = Manifest::update(store.as_ref(), folder, |manifest| {
+        check_new(manifest, report.files.iter().map(|file| file.path.as_str()))?;
+        let numbers = numbers_of(&work.later, number, manifest);
+        manifest.history.push(history.clone());
+        manifest.files.extend(report.files.iter().cloned().map(|mut file| {
+            file.generation = numbers(file.generation);
+            file
+        }));
+        Ok(())
+    });
+    match updated.await {
+        Ok(manifest) => {
+            report.dictionary_bytes = manifest.dictionaries().map(|entry| entry.bytes).sum();
+            let added = manifest.files.len() - report.files.len();
+            report.files = manifest.files[added..].to_vec();
+            for drift in report.drift.iter_mut().filter(|drift| drift.generation.is_some()) {
+                let file = report.files.iter().find(|file| file.path == drift.file);
+                drift.generation = file.map(|file| file.generation);
+            }
+            Ok(report)
+        }
+        Err(error) => {
+            if !job.resume {
+                work.withdraw().await;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Adds dictionaries to an archive, and says which numbers they have there: `number` was the last one when they
+/// were learned.
+fn numbers_of(
+    later: &[DictionaryEntry],
+    number: u32,
+    manifest: &mut Manifest,
+) -> impl Fn(u32) -> u32 + use<> {
+    let mut numbers = Vec::new();
+    for entry in later {
+        let known = manifest.dictionaries().position(|other| other.hash == entry.hash);
+        numbers.push(known.unwrap_or_else(|| manifest.dictionaries().count()) as u32);
+        if known.is_none() {
+            // The usual name is that of another number now.
+            let file = Some(entry.file_name(number + numbers.len() as u32));
+            let usual = Some(dictionary_file::file_name(manifest.dictionaries().count() as u32));
+            let file = file.filter(|file| Some(file) != usual.as_ref());
+            manifest.later_dictionaries.push(DictionaryEntry { file, ..entry.clone() });
+        }
+    }
+    move |of: u32| of.checked_sub(number + 1).and_then(|i| numbers.get(i as usize).copied()).unwrap_or(of)
 }
 
 fn value_bytes(table: &Table, generation: &Generation, files: &[FileEntry]) -> u64 {
@@ -295,22 +389,9 @@ fn value_bytes(table: &Table, generation: &Generation, files: &[FileEntry]) -> u
     files.iter().map(|file| file.rows).sum::<u64>() * in_row as u64
 }
 
-async fn current(store: &Arc<dyn ObjectStore>, folder: &Path) -> Result<(Manifest, u64)> {
-    let found = Manifest::read(store.as_ref(), folder).await?;
-    found.ok_or_else(|| ArchiveError::NotAnArchive(folder.to_string()))
-}
-
-/// Another job's dictionary must not be overwritten, nor one used that is not the latest.
-fn check_generation(manifest: &Manifest, number: u32) -> Result<()> {
-    if manifest.dictionaries().count() == number as usize + 1 {
-        return Ok(());
-    }
-    Err(ArchiveError::layout("another job has added a dictionary to this archive meanwhile; open it again"))
-}
-
 fn check_new<'a>(manifest: &Manifest, mut names: impl Iterator<Item = &'a str>) -> Result<()> {
     match names.find(|name| manifest.files.iter().any(|file| file.path == *name)) {
-        Some(name) => Err(ArchiveError::layout(format!("the archive has a file {name} already"))),
+        Some(name) => Err(ArchiveError::Taken(name.to_string())),
         None => Ok(()),
     }
 }
@@ -353,20 +434,17 @@ fn job_identity(sources: &[Source], job: &Job, layout: &Layout) -> Result<String
 }
 
 /// The first dictionary of an earlier run of the same job.
-async fn unfinished(
-    store: &Arc<dyn ObjectStore>,
-    folder: &Path,
-    id: &str,
-) -> Result<Option<(Generation, DictionaryEntry)>> {
-    let found = match store.get(&folder.clone().join(JOB_FILE)).await {
+async fn unfinished(site: &Site, id: &str) -> Result<Option<(Generation, DictionaryEntry)>> {
+    let file = site.job_file();
+    let found = match site.store.get(&file).await {
         Ok(found) => found.bytes().await?,
         Err(object_store::Error::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     if found != id.as_bytes() {
-        return Err(ArchiveError::OtherJob(folder.to_string()));
+        return Err(ArchiveError::OtherJob(file.to_string()));
     }
-    prepare::stored_dictionary(store, folder, 0).await
+    prepare::stored_dictionary(site, 0).await
 }
 
 /// Sensors that are coded together, in tables with so many rows.

@@ -34,6 +34,9 @@ pub enum ArchiveError {
     /// The beginnings of another archive where a new one should go.
     #[error("{0} holds the beginning of another archive; remove it first")]
     OtherJob(String),
+    /// A name that a file of an archive has already.
+    #[error("the archive has a file {0} already")]
+    Taken(String),
     /// A table that does not fit the layout asked for.
     #[error("{0}")]
     Layout(String),

@@ -3,8 +3,11 @@
 //! It is written last, so that an archive is there as a whole or not at all. Its own hash is the value of
 //! `hash`, computed with that value empty.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::{GetResultPayload, ObjectStore, ObjectStoreExt, PutMode, UpdateVersion};
 use serde::{Deserialize, Serialize};
 use twox_hash::{XxHash3_64, XxHash3_128};
 
@@ -16,15 +19,23 @@ pub(crate) const FILE_NAME: &str = "archive.json";
 /// What belongs to an unfinished job; never part of an archive.
 pub(crate) const JOB_FILE: &str = "job.json";
 
+/// What writers of a local archive lock while they replace the manifest; empty.
+const LOCK_FILE: &str = "archive.lock";
+
 /// The place of a data file, whose name must stay below the archive and must not be one of its own files.
 pub(crate) fn place(folder: &Path, name: &str) -> Result<Path> {
-    let own = [FILE_NAME, JOB_FILE].contains(&name) || dictionary_file::is_file_name(name);
-    let outside = |part: &str| part.is_empty() || part == "." || part == ".." || part.contains(['\\', '\0']);
-    if own || name.split('/').any(outside) {
+    let own = [FILE_NAME, JOB_FILE, LOCK_FILE].contains(&name) || dictionary_file::is_file_name(name);
+    if own || !is_inside(name) {
         return Err(ArchiveError::layout(format!("a data file cannot be called {name}")));
     }
     // As it is: joining would encode characters that file systems do not mind.
     Path::parse(format!("{folder}/{name}")).map_err(|error| ArchiveError::layout(format!("{name}: {error}")))
+}
+
+/// Whether a name stays below its folder.
+fn is_inside(name: &str) -> bool {
+    let outside = |part: &str| part.is_empty() || part == "." || part == ".." || part.contains(['\\', '\0']);
+    !name.split('/').any(outside)
 }
 
 /// XXH3-128 as text.
@@ -56,13 +67,26 @@ pub(crate) struct DictionaryEntry {
     pub bytes: u64,
     /// XXH3-128 of the file.
     pub hash: String,
+    /// Where it is, relative to the archive, if not under the usual name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+}
+
+impl DictionaryEntry {
+    /// The name of the file, of the dictionary of this number.
+    pub fn file_name(&self, number: u32) -> String {
+        self.file.clone().unwrap_or_else(|| dictionary_file::file_name(number))
+    }
 }
 
 /// One data file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FileEntry {
-    /// Where it is, relative to the archive.
+    /// Its path in the table: where it is, relative to the archive, unless `file` says otherwise.
     pub path: String,
+    /// Where it is, relative to the archive, if another file was under its path when it was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// Its rows.
     pub rows: u64,
     /// Its bytes.
@@ -115,6 +139,11 @@ impl ErrorSums {
 }
 
 impl FileEntry {
+    /// Where it is, relative to the archive.
+    pub fn place(&self) -> &str {
+        self.file.as_deref().unwrap_or(&self.path)
+    }
+
     /// The errors of this file's values.
     pub fn error(&self) -> ErrorSummary {
         self.error.summary()
@@ -142,6 +171,35 @@ impl HistoryEntry {
     }
 }
 
+/// A manifest that was read, and what it was read from.
+pub(crate) struct Found {
+    pub manifest: Manifest,
+    pub bytes: u64,
+    /// What tells that nobody has changed it since.
+    version: UpdateVersion,
+    /// Its path, if it is a local file.
+    local: Option<PathBuf>,
+}
+
+/// Waits until no other process has the lock. It ends with the process, however that ends.
+async fn lock(path: PathBuf) -> Result<std::fs::File> {
+    let locked = tokio::task::spawn_blocking(move || {
+        let file = std::fs::File::options().create(true).truncate(false).write(true).open(path)?;
+        match file.lock() {
+            // Where a file system has no locks there is one writer at a time.
+            Err(error) if error.kind() != std::io::ErrorKind::Unsupported => Err(error),
+            _ => Ok(file),
+        }
+    });
+    Ok(locked.await.map_err(std::io::Error::other)??)
+}
+
+/// How long to wait before the next attempt: longer each time, and not the same for all.
+fn pause(attempt: u32) -> Duration {
+    let spread = u64::from(std::process::id().wrapping_mul(2_654_435_761).wrapping_add(attempt) % 17);
+    Duration::from_millis(5 + spread + 10 * u64::from(attempt.min(20)))
+}
+
 impl Manifest {
     /// The dictionaries, the first one first.
     pub fn dictionaries(&self) -> impl Iterator<Item = &DictionaryEntry> {
@@ -153,23 +211,70 @@ impl Manifest {
         Ok(hash_of(serde_json::to_string(&unsigned)?.as_bytes()))
     }
 
-    pub async fn write(mut self, store: &dyn ObjectStore, folder: &Path) -> Result<Self> {
+    /// Every file that belongs to it, besides itself.
+    pub fn places(&self) -> impl Iterator<Item = String> {
+        let dictionaries = (0..).zip(self.dictionaries()).map(|(number, entry)| entry.file_name(number));
+        dictionaries.chain(self.files.iter().map(|file| file.place().to_string()))
+    }
+
+    /// Writes it; [`PutMode::Create`] fails where there is an archive already.
+    pub async fn write(mut self, store: &dyn ObjectStore, folder: &Path, mode: PutMode) -> Result<Self> {
         self.hash = self.content_hash()?;
         let text = serde_json::to_string(&self)?;
-        store.put(&folder.clone().join(FILE_NAME), text.into_bytes().into()).await?;
+        store.put_opts(&folder.clone().join(FILE_NAME), text.into_bytes().into(), mode.into()).await?;
         Ok(self)
     }
 
+    /// Changes it, whoever else changes it at the same moment: what others have written meanwhile is read again,
+    /// and changed again.
+    pub async fn update(
+        store: &dyn ObjectStore,
+        folder: &Path,
+        change: impl Fn(&mut Self) -> Result<()>,
+    ) -> Result<Self> {
+        const TRIES: u32 = 200;
+        for attempt in 0.. {
+            let absent = || ArchiveError::NotAnArchive(folder.to_string());
+            let mut found = Self::read(store, folder).await?.ok_or_else(absent)?;
+            // Object stores compare versions; of local files one process at a time has the lock.
+            let lock = match found.local.take() {
+                Some(path) => Some(lock(path.with_file_name(LOCK_FILE)).await?),
+                None => None,
+            };
+            if lock.is_some() {
+                found = Self::read(store, folder).await?.ok_or_else(absent)?;
+            }
+            let mut manifest = found.manifest;
+            change(&mut manifest)?;
+            let mode = if lock.is_some() { PutMode::Overwrite } else { PutMode::Update(found.version) };
+            match manifest.clone().write(store, folder, mode).await {
+                Err(ArchiveError::Store(object_store::Error::Precondition { .. })) if attempt < TRIES => {
+                    tokio::time::sleep(pause(attempt)).await;
+                }
+                Err(ArchiveError::Store(object_store::Error::NotImplemented { .. })) => {
+                    return manifest.write(store, folder, PutMode::Overwrite).await;
+                }
+                written => return written,
+            }
+        }
+        Err(ArchiveError::layout("others change the archive all the time; try again"))
+    }
+
     /// `None` where there is no archive.
-    pub async fn read(store: &dyn ObjectStore, folder: &Path) -> Result<Option<(Self, u64)>> {
-        let bytes = match store.get(&folder.clone().join(FILE_NAME)).await {
-            Ok(found) => found.bytes().await?,
+    pub async fn read(store: &dyn ObjectStore, folder: &Path) -> Result<Option<Found>> {
+        let found = match store.get(&folder.clone().join(FILE_NAME)).await {
+            Ok(found) => found,
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        Self::parse(&bytes)
-            .map(|manifest| Some((manifest, bytes.len() as u64)))
-            .map_err(|error| error.at(FILE_NAME))
+        let version = UpdateVersion { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
+        let local = match &found.payload {
+            GetResultPayload::File(_, path) => Some(path.clone()),
+            GetResultPayload::Stream(_) => None,
+        };
+        let bytes = found.bytes().await?;
+        let manifest = Self::parse(&bytes).map_err(|error| error.at(FILE_NAME))?;
+        Ok(Some(Found { manifest, bytes: bytes.len() as u64, version, local }))
     }
 
     fn parse(bytes: &[u8]) -> Result<Self> {
@@ -189,6 +294,12 @@ impl Manifest {
         }
         for file in &manifest.files {
             place(&Path::from("archive"), &file.path)?;
+            place(&Path::from("archive"), file.place())?;
+        }
+        if let Some(file) =
+            manifest.dictionaries().filter_map(|entry| entry.file.as_ref()).find(|file| !is_inside(file))
+        {
+            return Err(ArchiveError::layout(format!("a dictionary cannot be called {file}")));
         }
         Ok(manifest)
     }

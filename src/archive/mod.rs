@@ -38,6 +38,7 @@ mod quantiser;
 mod residuals;
 mod rounding;
 mod sampled;
+mod site;
 mod source;
 mod sparse_codes;
 mod trial;

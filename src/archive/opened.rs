@@ -57,13 +57,14 @@ impl Archive {
     /// Opens the archive in a folder.
     pub async fn open(store: Arc<dyn ObjectStore>, folder: Path) -> Result<Self> {
         let found = Manifest::read(store.as_ref(), &folder).await?;
-        let (manifest, manifest_bytes) =
-            found.ok_or_else(|| ArchiveError::NotAnArchive(folder.to_string()))?;
+        let found = found.ok_or_else(|| ArchiveError::NotAnArchive(folder.to_string()))?;
+        let (manifest, manifest_bytes) = (found.manifest, found.bytes);
         let mut generations = Vec::new();
         for (generation, entry) in (0..).zip(manifest.dictionaries()) {
-            let name = dictionary_file::file_name(generation);
+            let name = entry.file_name(generation);
+            let path = name.split('/').fold(folder.clone(), |path, part| path.join(part));
             let read = async {
-                let bytes = store.get(&folder.clone().join(name.as_str())).await?.bytes().await?;
+                let bytes = store.get(&path).await?.bytes().await?;
                 if hash_of(&bytes) != entry.hash {
                     return Err(ArchiveError::corrupt("its content does not match its hash"));
                 }
@@ -170,7 +171,7 @@ impl Archive {
     }
 
     fn path_of(&self, entry: &FileEntry) -> Result<Path> {
-        place(&self.folder, &entry.path)
+        place(&self.folder, entry.place())
     }
 
     /// Opens one of the data files; its footer is checked.

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::ObjectStoreExt;
 
 use super::choose::{Chooser, Chosen, Target};
 use super::codebook::Codebook;
@@ -13,10 +12,11 @@ use super::dictionary_file::{self, Description};
 use super::drift::Promise;
 use super::layout::{Layout, Table};
 use super::learn::{LearnSettings, Material, given};
-use super::manifest::{DictionaryEntry, Manifest, hash_of};
+use super::manifest::{DictionaryEntry, hash_of};
 use super::opened::Generation;
 use super::quantiser::Bound;
 use super::sampled::look_at;
+use super::site::Site;
 use super::source::Source;
 use super::trial::{Effort, Trials};
 use super::work::worthwhile;
@@ -118,38 +118,30 @@ pub(super) async fn take_over(
 
 /// Writes a dictionary's file.
 pub(super) async fn store_dictionary(
-    store: &Arc<dyn ObjectStore>,
-    folder: &Path,
+    site: &Site,
     number: u32,
     generation: &Generation,
 ) -> Result<DictionaryEntry> {
-    if let Some((manifest, _)) = Manifest::read(store.as_ref(), folder).await?
-        && manifest.dictionaries().count() > number as usize
-    {
-        return Err(ArchiveError::layout(
-            "another job has added a dictionary to this archive meanwhile; open it again",
-        ));
-    }
     let bytes: Bytes = dictionary_file::write(&generation.codebook, &generation.description)?.into();
-    store.put(&folder.clone().join(dictionary_file::file_name(number)), bytes.clone().into()).await?;
-    Ok(entry_of(&bytes))
+    let spot = site.put_dictionary(&dictionary_file::file_name(number), bytes.clone()).await?;
+    Ok(entry_of(&bytes, spot.file))
 }
 
-/// Reads a dictionary's file, if it is there.
+/// Reads a dictionary's file that an earlier run has written, if it is there.
 pub(super) async fn stored_dictionary(
-    store: &Arc<dyn ObjectStore>,
-    folder: &Path,
+    site: &Site,
     number: u32,
 ) -> Result<Option<(Generation, DictionaryEntry)>> {
-    let bytes = match store.get(&folder.clone().join(dictionary_file::file_name(number))).await {
+    let spot = site.dictionary(&dictionary_file::file_name(number));
+    let bytes = match site.store.get(&spot.path).await {
         Ok(found) => found.bytes().await?,
         Err(object_store::Error::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     let (codebook, description): (Codebook, Description) = dictionary_file::read(bytes.clone())?;
-    Ok(Some((Generation { codebook: Arc::new(codebook), description }, entry_of(&bytes))))
+    Ok(Some((Generation { codebook: Arc::new(codebook), description }, entry_of(&bytes, spot.file))))
 }
 
-fn entry_of(bytes: &Bytes) -> DictionaryEntry {
-    DictionaryEntry { bytes: bytes.len() as u64, hash: hash_of(bytes) }
+fn entry_of(bytes: &Bytes, file: Option<String>) -> DictionaryEntry {
+    DictionaryEntry { bytes: bytes.len() as u64, hash: hash_of(bytes), file }
 }

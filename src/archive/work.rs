@@ -21,24 +21,26 @@ use super::drift::{Drift, Promise, Watch};
 use super::error_sums::ErrorSums;
 use super::footer::{Footer, KEY};
 use super::layout::{Layout, Placement, Table};
-use super::manifest::{DictionaryEntry, FileEntry, chunk_hash, hash_of, place};
+use super::manifest::{DictionaryEntry, FileEntry, chunk_hash, hash_of};
 use super::opened::Generation;
 use super::parquet_footer::{fetch_footer, footer_length, parse_footer};
 use super::placed::{block_rows, place_rows};
 use super::prepare::{self, Request};
 use super::quantiser::Bound;
+use super::site::{Site, Spot};
 use super::source::{READ_ROWS, Source, in_blocks, read_ahead};
 use super::{ArchiveError, Result};
 
 /// The part of a job that turns files into data files.
 pub(super) struct Work<'a> {
-    pub store: &'a Arc<dyn ObjectStore>,
-    pub folder: &'a Path,
+    pub site: &'a Site,
     /// The dictionary in use, and its number.
     pub generation: Generation,
     pub number: u32,
     /// Dictionaries that were learned on the way.
     pub later: Vec<DictionaryEntry>,
+    /// Data files that were written.
+    pub written: Vec<Path>,
     /// The columns that all tables of an archive have.
     pub schema: &'a SchemaRef,
     pub group_sensors: usize,
@@ -91,27 +93,46 @@ impl Work<'_> {
     /// a dictionary learned from it and those after it.
     async fn file_or_retrained(&mut self, sources: &[Source]) -> Result<(FileEntry, Option<Drift>)> {
         let Some(source) = sources.first() else { return Err(ArchiveError::layout("there is no file")) };
-        let (entry, drift) = self.file(source).await?;
-        let Some(mut drift) = drift else { return Ok((entry, None)) };
+        let spot = self.site.take(&source.input.name, &source.identity()).await?;
+        let written = self.best_of(sources, source, &spot).await;
+        match &written {
+            Ok(_) => self.written.push(spot.path),
+            Err(_) => self.site.give_back(&spot).await,
+        }
+        written
+    }
+
+    async fn best_of(
+        &mut self,
+        sources: &[Source],
+        source: &Source,
+        spot: &Spot,
+    ) -> Result<(FileEntry, Option<Drift>)> {
+        let coded = self.file(source, spot).await?;
+        let Some(drift) = &coded.drift else { return coded.publish().await };
         if !self.job.retrain_on_drift {
-            return Ok((entry, Some(drift)));
+            return coded.publish().await;
         }
         let next = match self.learned_from(sources).await {
             Ok(next) => next,
-            Err(error) if error.ends_a_job() => return Err(error),
+            Err(error) if error.ends_a_job() => {
+                coded.discard().await?;
+                return Err(error);
+            }
             // The file is coded already, if not as well as it could be.
-            Err(_) => return Ok((entry, Some(drift))),
+            Err(_) => return coded.publish().await,
         };
         // A dictionary that promises no more than the old one has left is of no use.
         if next.description.promise.is_none_or(|promise| promise.left >= drift.left) {
-            return Ok((entry, Some(drift)));
+            return coded.publish().await;
         }
         let number = self.number + 1;
-        let stored = prepare::store_dictionary(self.store, self.folder, number, &next).await?;
+        let drift = Drift { generation: Some(number), ..drift.clone() };
+        coded.discard().await?;
+        let stored = prepare::store_dictionary(self.site, number, &next).await?;
         self.adopt(next, stored);
         self.progress.rows -= source.rows;
-        drift.generation = Some(number);
-        let (entry, _) = self.file(source).await?;
+        let (entry, _) = self.file(source, spot).await?.publish().await?;
         Ok((entry, Some(drift)))
     }
 
@@ -119,7 +140,7 @@ impl Work<'_> {
     pub async fn learn_next(&mut self, sources: &[Source]) -> Result<()> {
         let next = self.learned_from(sources).await?;
         if next.description.kept.is_none() {
-            let stored = prepare::store_dictionary(self.store, self.folder, self.number + 1, &next).await?;
+            let stored = prepare::store_dictionary(self.site, self.number + 1, &next).await?;
             self.adopt(next, stored);
         }
         Ok(())
@@ -143,34 +164,46 @@ impl Work<'_> {
         self.later.push(stored);
     }
 
+    /// Removes what was written, where no other job can have found it.
+    pub async fn withdraw(&self) {
+        for path in &self.written {
+            let _ = self.site.store.delete(path).await;
+        }
+    }
+
     fn settings(&self) -> Settings {
         let (codebook, bound) = (self.generation.codebook.clone(), self.generation.description.bound);
         Settings { codebook, bound, group_sensors: self.group_sensors }
     }
 
-    fn target(&self, source: &Source) -> Result<Path> {
-        place(self.folder, &source.input.name)
-    }
-
     /// The entry of a data file that an earlier run has finished.
     async fn finished(&mut self, source: &Source) -> Result<Option<FileEntry>> {
-        let path = self.target(source)?;
-        let (length, hash) = match hash_file(self.store, &path).await {
+        for spot in self.site.expected(&source.input.name, &source.identity())? {
+            if let Some(entry) = self.finished_at(source, spot).await? {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn finished_at(&mut self, source: &Source, spot: Spot) -> Result<Option<FileEntry>> {
+        let (store, path) = (&self.site.store, &spot.path);
+        let (length, hash) = match hash_file(store, path).await {
             Ok(found) => found,
             Err(ArchiveError::Store(object_store::Error::NotFound { .. })) => return Ok(None),
             Err(error) => return Err(error),
         };
         // Whatever cannot be read is not finished.
-        let Ok(footer) = fetch_footer(self.store.as_ref(), &path, length).await else { return Ok(None) };
+        let Ok(footer) = fetch_footer(store.as_ref(), path, length).await else { return Ok(None) };
         let open = |generation: &Generation| {
             let series = &generation.description.series;
-            DataFile::new(self.store.clone(), path.clone(), &footer, series, Some(&generation.codebook))
+            DataFile::new(store.clone(), path.clone(), &footer, series, Some(&generation.codebook))
         };
         let file = match open(&self.generation) {
             Ok(file) => file,
             Err(_) => {
                 // That run may have learned another dictionary from here on.
-                let later = prepare::stored_dictionary(self.store, self.folder, self.number + 1).await;
+                let later = prepare::stored_dictionary(self.site, self.number + 1).await;
                 let Ok(Some((later, stored))) = later else { return Ok(None) };
                 let Ok(file) = open(&later) else { return Ok(None) };
                 if file.coded.as_ref().is_none_or(|coded| coded.footer.source != source.identity()) {
@@ -184,12 +217,12 @@ impl Work<'_> {
             Some(coded) if coded.footer.source == source.identity() => {
                 let signals = coded.footer.row_groups.iter().map(|group| group.signals as u64).sum();
                 let (error, left) = (coded.footer.error, coded.footer.left.map(|left| (left, signals)));
-                Ok(Some(self.entry(source, length, hash, &footer, error, left, None)))
+                Ok(Some(self.entry(source, &spot, length, hash, &footer, error, left, None)))
             }
             None if footer == source.footer && length == source.bytes => {
-                let hashes = chunk_hashes(self.store, &path, &footer).await?;
+                let hashes = chunk_hashes(store, path, &footer).await?;
                 let error = ErrorSums::default();
-                Ok(Some(self.entry(source, length, hash, &footer, error, None, Some(hashes))))
+                Ok(Some(self.entry(source, &spot, length, hash, &footer, error, None, Some(hashes))))
             }
             _ => Ok(None),
         }
@@ -199,6 +232,7 @@ impl Work<'_> {
     fn entry(
         &self,
         source: &Source,
+        spot: &Spot,
         bytes: u64,
         hash: String,
         footer: &[u8],
@@ -209,6 +243,7 @@ impl Work<'_> {
         let promise = self.generation.description.promise;
         FileEntry {
             path: source.input.name.clone(),
+            file: spot.file.clone(),
             rows: source.rows,
             bytes,
             hash,
@@ -225,7 +260,7 @@ impl Work<'_> {
     }
 
     /// Compresses one file; it is stored as it was if that is not larger, or if a dictionary does not pay.
-    async fn file(&mut self, source: &Source) -> Result<(FileEntry, Option<Drift>)> {
+    async fn file(&mut self, source: &Source, spot: &Spot) -> Result<Coded> {
         let Description { layout, series, promise, kept, .. } = &self.generation.description;
         let (promise, kept) = (*promise, kept.is_some());
         let table = Table::new(layout.clone(), source.schema.clone(), series.clone())?;
@@ -237,25 +272,24 @@ impl Work<'_> {
         if source.schema.fields() != self.schema.fields() {
             return Err(ArchiveError::layout(other_columns(&source.schema, self.schema)));
         }
-        let path = self.target(source)?;
         if kept && source.rows > 0 {
             self.progress.rows += source.rows;
-            return Ok((self.store_as_it_was(source, &path).await?, None));
+            return self.store_as_it_was(source, spot).await;
         }
-        let upload = self.store.put_multipart(&path).await?;
+        let upload = self.site.store.put_multipart(&spot.path).await?;
         let mut output = Output::new(WriteMultipart::new(upload));
         let (mut watch, mut signals) = (Watch::default(), 0);
         match self.blocks(source, &table, &mut output, &mut watch, &mut signals).await {
             Ok((footer, error)) if output.length <= worthwhile(source.bytes) || source.rows == 0 => {
                 let (length, hash) = (output.length, output.hash());
-                output.upload.finish().await?;
                 let left = Some((watch.left().share(), signals));
                 let drift = promise.and_then(|promise| watch.drift(&source.input.name, signals, &promise));
-                Ok((self.entry(source, length, hash, &footer, error, left, None), drift))
+                let entry = self.entry(source, spot, length, hash, &footer, error, left, None);
+                Ok(Coded { entry, drift, upload: output.upload })
             }
             Ok(_) => {
                 output.upload.abort().await?;
-                Ok((self.store_as_it_was(source, &path).await?, None))
+                self.store_as_it_was(source, spot).await
             }
             Err(error) => {
                 output.upload.abort().await?;
@@ -339,17 +373,36 @@ impl Work<'_> {
         Ok((Bytes::copy_from_slice(&end[start..]), error))
     }
 
-    async fn store_as_it_was(&self, source: &Source, path: &Path) -> Result<FileEntry> {
+    async fn store_as_it_was(&self, source: &Source, spot: &Spot) -> Result<Coded> {
         let (from, original) = (&source.input.store, &source.input.path);
         let hashes = chunk_hashes(from, original, &source.footer).await?;
-        let mut output = Output::new(WriteMultipart::new(self.store.put_multipart(path).await?));
+        let mut output = Output::new(WriteMultipart::new(self.site.store.put_multipart(&spot.path).await?));
         let mut bytes = from.get(original).await?.into_stream();
         while let Some(part) = bytes.try_next().await? {
             output.write(part.to_vec()).await?;
         }
-        let (length, hash) = (output.length, output.hash());
-        output.upload.finish().await?;
-        Ok(self.entry(source, length, hash, &source.footer, ErrorSums::default(), None, Some(hashes)))
+        let (length, hash, error) = (output.length, output.hash(), ErrorSums::default());
+        let entry = self.entry(source, spot, length, hash, &source.footer, error, None, Some(hashes));
+        Ok(Coded { entry, drift: None, upload: output.upload })
+    }
+}
+
+/// A data file that is written, but not there yet.
+struct Coded {
+    entry: FileEntry,
+    drift: Option<Drift>,
+    upload: WriteMultipart,
+}
+
+impl Coded {
+    /// Now it is there, and will not be changed any more: others may have found it.
+    async fn publish(self) -> Result<(FileEntry, Option<Drift>)> {
+        self.upload.finish().await?;
+        Ok((self.entry, self.drift))
+    }
+
+    async fn discard(self) -> Result<()> {
+        Ok(self.upload.abort().await?)
     }
 }
 

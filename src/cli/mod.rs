@@ -18,6 +18,7 @@ mod report;
 mod session;
 mod shell;
 mod sql;
+mod stores;
 mod threads;
 
 use std::process::ExitCode;

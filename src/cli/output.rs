@@ -39,8 +39,7 @@ impl<'a> ParquetOutput<'a> {
     }
 
     pub fn write(&mut self, batch: &RecordBatch) -> anyhow::Result<()> {
-        for start in (0..batch.num_rows()).step_by(ROWS_AT_A_TIME) {
-            let some = batch.slice(start, ROWS_AT_A_TIME.min(batch.num_rows() - start));
+        for some in in_parts(batch) {
             self.writer.write(&some).with_context(|| format!("cannot write {}", self.path.display()))?;
         }
         Ok(())
@@ -54,7 +53,13 @@ impl<'a> ParquetOutput<'a> {
     }
 }
 
-fn properties(schema: &SchemaRef, level: i32) -> anyhow::Result<WriterProperties> {
+/// A batch in so few rows at a time that row groups do not become too large.
+pub(super) fn in_parts(batch: &RecordBatch) -> impl Iterator<Item = RecordBatch> {
+    let rows = batch.num_rows();
+    (0..rows).step_by(ROWS_AT_A_TIME).map(move |start| batch.slice(start, ROWS_AT_A_TIME.min(rows - start)))
+}
+
+pub(super) fn properties(schema: &SchemaRef, level: i32) -> anyhow::Result<WriterProperties> {
     let builder = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(level)?))
         .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))

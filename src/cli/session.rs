@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use datafusion::execution::config::SessionConfig;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::SessionContext;
 
 use super::file_bytes::FileBytes;
 use super::progress::TrainingProgress;
+use super::stores::Stores;
 use crate::sql::{register_all_with, register_archives};
 
 /// Rows of a batch, unless the environment says otherwise. Vectors are long: DataFusion's 8192 of them fall out of the
@@ -28,7 +30,9 @@ pub(super) fn session(
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
         pool.context("cannot set the number of threads")?;
     }
-    let mut session = SessionContext::new_with_config(config).enable_url_table();
+    let runtime =
+        RuntimeEnvBuilder::new().with_object_store_registry(Arc::new(Stores::default())).build_arc()?;
+    let mut session = SessionContext::new_with_config_rt(config, runtime).enable_url_table();
     register_all_with(&mut session, progress)?;
     register_archives(&session);
     session.register_udf(FileBytes::new().into());

@@ -262,7 +262,7 @@ fn bad_requests_are_explained() {
         (vec!["compress", &wide, "-o", &archive, "--columns", "x*"], "x*"),
         (vec!["compress", &wide, "-o", &archive, "--long", "a,b"], "time,series,value"),
         (vec!["compress", "nowhere.parquet", "-o", &archive], "nowhere.parquet"),
-        (vec!["compress", "s3://bucket/x.parquet", "-o", &archive], "local files only"),
+        (vec!["compress", "nosuch://bucket/x.parquet", "-o", &archive], "nosuch://bucket/x.parquet"),
         (vec!["verify", &folder.path("nothing")], "no such folder"),
         (vec!["inspect", folder.0.path().to_str().expect("text")], "archive.json"),
         (vec!["decompress", &folder.path("nothing"), "-o", "x"], "no such folder"),

@@ -12,14 +12,19 @@ mod engine;
 mod evaluate;
 mod format;
 mod numerics;
+#[cfg(feature = "cloud")]
+mod object_stores;
 mod properties;
 mod queries;
 mod real_data;
 mod rivals;
+#[cfg(feature = "cloud")]
+mod s3_server;
 mod sql_logic;
 mod support;
 mod targets;
 mod work;
+mod writers;
 
 #[global_allocator]
 static ALLOCATOR: engine::Counting = engine::Counting;

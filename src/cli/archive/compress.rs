@@ -4,22 +4,25 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use datafusion::object_store::ObjectStoreExt;
 
 use super::super::parse::{parse_count, parse_positive, parse_ratio, parse_share};
 use super::super::report::{Report, ReportFormat};
+use super::super::stores::{Place, Stored};
 use super::super::threads::limit_threads;
 use super::arguments::{LayoutArguments, LearnArguments};
-use super::paths::{inputs, local_path, local_store, open, publish, recover, staging, store_path};
+use super::paths::{inputs, open};
 use super::progress::JobBar;
-use crate::archive::{ArchiveError, Bound, Job, JobReport, Target, compress, read_dictionary};
+use super::{local_job, object_job};
+use crate::archive::{ArchiveError, Bound, Job, JobReport, Target, read_dictionary};
 use crate::math::Dictionary;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct CompressArguments {
-    /// Parquet files, folders of them, or patterns such as 'data/*.parquet'
+    /// Parquet files, folders of them, or patterns such as 'data/*.parquet'; paths or URLs such as s3://bucket/data
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<String>,
-    /// The archive to make: a folder
+    /// The archive to make: a folder, or a URL such as s3://bucket/archive
     #[arg(short, long, value_name = "ARCHIVE")]
     output: String,
     #[command(flatten)]
@@ -81,7 +84,42 @@ impl CompressArguments {
     }
 
     pub async fn run(&self) -> Result<()> {
-        let target = local_path(&self.output)?;
+        let target = Place::parse(&self.output)?;
+        let free = match &target {
+            Place::Local(path) => self.check_folder(path)?,
+            Place::Stored(stored) => object_job::check(stored, &self.output, self.overwrite).await?,
+        };
+        let inputs = inputs(&self.inputs).await?;
+        let dictionary = match &self.dictionary {
+            Some(file) => Some(given_dictionary(file, self.learn.lambda).await?),
+            None => None,
+        };
+        let job = Job {
+            layout: self.layout.request()?,
+            bound: self.bound()?,
+            target: Target::from_options(self.target_nmae, self.target_ratio)?,
+            dictionary,
+            learn: self.learn.settings(),
+            threads: limit_threads(self.running.threads)?,
+            resume: true,
+            retrain_on_drift: self.running.retrain_on_drift,
+            overwrite: self.overwrite,
+        };
+        let bar = JobBar::new(self.running.retrain_on_drift);
+        let report = match &target {
+            Place::Local(path) => local_job::run(path, free, &inputs, &job, bar.as_ref()).await,
+            Place::Stored(stored) => object_job::run(stored, &inputs, &job, bar.as_ref()).await,
+        };
+        bar.clear();
+        let report = report?;
+        let archive = open(&self.output).await?;
+        warn_of_ratio(&report, &archive);
+        print(&report, &archive, archive.total_bytes(), self.running.format)?;
+        failures(&report)
+    }
+
+    /// Whether nothing is in the way.
+    fn check_folder(&self, target: &Path) -> Result<bool> {
         let occupied =
             target.is_file() || target.read_dir().is_ok_and(|mut entries| entries.next().is_some());
         if occupied && !self.overwrite {
@@ -90,53 +128,7 @@ impl CompressArguments {
         if occupied && !target.join("archive.json").is_file() {
             bail!("{} is not an archive; it is not overwritten", self.output);
         }
-        let inputs = inputs(&self.inputs)?;
-        let job = Job {
-            layout: self.layout.request()?,
-            bound: self.bound()?,
-            target: Target::from_options(self.target_nmae, self.target_ratio)?,
-            dictionary: self
-                .dictionary
-                .as_deref()
-                .map(|path| given_dictionary(path, self.learn.lambda))
-                .transpose()?,
-            learn: self.learn.settings(),
-            threads: limit_threads(self.running.threads)?,
-            resume: true,
-            retrain_on_drift: self.running.retrain_on_drift,
-        };
-        let staging = staging(&target)?;
-        recover(&target)?;
-        if is_foreign(&staging) {
-            bail!("{} is in the way: archives are made there; rename it", staging.display());
-        }
-        std::fs::create_dir_all(&staging).with_context(|| format!("cannot write {}", target.display()))?;
-        let folder = store_path(&staging)?;
-        let bar = JobBar::new(self.running.retrain_on_drift);
-        let mut result = compress(&inputs, &local_store(), &folder, &job, bar.as_ref()).await;
-        if let Err(ArchiveError::OtherJob(_) | ArchiveError::Exists(_)) = &result {
-            // What another job has left is of no use.
-            std::fs::remove_dir_all(&staging)?;
-            std::fs::create_dir_all(&staging)?;
-            result = compress(&inputs, &local_store(), &folder, &job, bar.as_ref()).await;
-        }
-        bar.clear();
-        let report = match result {
-            Ok(report) => report,
-            Err(error) => {
-                discard_if_useless(&staging, &error);
-                return Err(error.into());
-            }
-        };
-        remove_strays(&staging, &report)?;
-        if target.is_dir() && !occupied {
-            std::fs::remove_dir(&target)?;
-        }
-        publish(&staging, &target)?;
-        let archive = open(&self.output).await?;
-        warn_of_ratio(&report, &archive);
-        print(&report, &archive, archive.total_bytes(), self.running.format)?;
-        failures(&report)
+        Ok(!occupied)
     }
 }
 
@@ -146,7 +138,7 @@ impl AppendArguments {
         let job = Job { threads: limit_threads(self.running.threads)?, retrain_on_drift, ..Job::default() };
         let archive = open(&self.archive).await?;
         let bar = JobBar::new(self.running.retrain_on_drift);
-        let result = archive.append(&inputs(&self.inputs)?, &job, bar.as_ref()).await;
+        let result = archive.append(&inputs(&self.inputs).await?, &job, bar.as_ref()).await;
         bar.clear();
         let report = result?;
         let added = report.files.iter().map(|file| file.bytes).sum();
@@ -165,49 +157,6 @@ fn failures(report: &JobReport) -> Result<()> {
         report.failed.len(),
         report.failed.len() + report.files.len()
     )
-}
-
-/// A folder where archives are made that holds something else.
-fn is_foreign(staging: &Path) -> bool {
-    let occupied = staging.read_dir().is_ok_and(|mut entries| entries.next().is_some());
-    let ours = ["job.json", "archive.json"].iter().any(|name| staging.join(name).is_file());
-    staging.is_file() || (occupied && !ours)
-}
-
-/// Nothing is left of a job that has finished no file, unless it was stopped on purpose.
-fn discard_if_useless(staging: &Path, error: &ArchiveError) {
-    let finished = staging.read_dir().is_ok_and(|entries| {
-        entries.flatten().any(|entry| {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            !["dictionary.parquet", "job.json"].contains(&name.as_str()) && !name.contains('#')
-        })
-    });
-    if !finished && !matches!(error, ArchiveError::Cancelled) {
-        let _ = std::fs::remove_dir_all(staging);
-    }
-}
-
-/// Removes what earlier runs that were killed have left half written.
-fn remove_strays(staging: &Path, report: &JobReport) -> Result<()> {
-    fn visit(root: &Path, folder: &Path, report: &JobReport) -> Result<()> {
-        for entry in std::fs::read_dir(folder)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                visit(root, &path, report)?;
-                continue;
-            }
-            let relative = path.strip_prefix(root).unwrap_or(&path);
-            let name: Vec<String> = relative.iter().map(|part| part.to_string_lossy().into_owned()).collect();
-            let name = name.join("/");
-            // The object store writes `name#1` and renames it when it is whole.
-            let half_written = name.rsplit_once('#').is_some_and(|(_, number)| number.parse::<u64>().is_ok());
-            if half_written && !report.files.iter().any(|file| file.path == name) {
-                std::fs::remove_file(&path)?;
-            }
-        }
-        Ok(())
-    }
-    visit(staging, staging, report)
 }
 
 /// What is reached may be off the target by so much.
@@ -269,8 +218,13 @@ fn warn_of_ratio(report: &JobReport, archive: &crate::archive::Archive) {
 }
 
 /// The dictionary in a Parquet file.
-fn given_dictionary(path: &str, lambda: Option<f64>) -> Result<Dictionary> {
-    let context = || format!("cannot read the dictionary {path}");
-    let bytes = std::fs::read(local_path(path)?).with_context(context)?;
-    read_dictionary(bytes.into(), lambda).with_context(context)
+async fn given_dictionary(file: &str, lambda: Option<f64>) -> Result<Dictionary> {
+    let context = || format!("cannot read the dictionary {file}");
+    let bytes = match Place::parse(file)? {
+        Place::Local(path) => std::fs::read(path).with_context(context)?.into(),
+        Place::Stored(Stored { store, path, .. }) => {
+            store.get(&path).await.with_context(context)?.bytes().await.with_context(context)?
+        }
+    };
+    read_dictionary(bytes, lambda).with_context(context)
 }

@@ -4,18 +4,21 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use futures::StreamExt;
+use datafusion::arrow::array::RecordBatch;
+use futures::{Stream, StreamExt};
 
 use super::super::output::ParquetOutput;
 use super::super::report::{Report, ReportFormat};
-use super::paths::{local_path, open, publish};
+use super::super::stores::Place;
+use super::object_tables;
+use super::paths::{open, publish};
 use crate::archive::{Archive, FileEntry};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct DecompressArguments {
     /// The archive
     archive: String,
-    /// A file if it ends in .parquet, else a folder with a file for each of the archive's
+    /// A file if it ends in .parquet, else a folder with a file for each of the archive's; a path or a URL
     #[arg(short, long, value_name = "OUT")]
     output: String,
     /// Replace what is there
@@ -29,40 +32,50 @@ pub(in crate::cli) struct DecompressArguments {
 impl DecompressArguments {
     pub async fn run(&self) -> Result<()> {
         let archive = open(&self.archive).await?;
-        let target = local_path(&self.output)?;
-        if target.exists() && !self.overwrite {
-            bail!("{} exists already; choose another place or pass --overwrite", self.output);
+        let target = Place::parse(&self.output)?;
+        let one = self.output.ends_with(".parquet");
+        if one && !archive.partitions().is_empty() {
+            let names = archive.partitions().join(", ");
+            bail!("one file cannot hold the partitions by {names}; choose a folder for the output");
         }
-        let one = target.extension().is_some_and(|extension| extension == "parquet");
-        let mut rows = 0;
-        if one {
-            if !archive.partitions().is_empty() {
-                let names = archive.partitions().join(", ");
-                bail!("one file cannot hold the partitions by {names}; choose a folder for the output");
+        let rows = match &target {
+            Place::Local(path) => self.into_files(&archive, path, one).await?,
+            Place::Stored(stored) => {
+                object_tables::write(&archive, stored, &self.output, one, self.overwrite).await?
             }
-            let schema = archive.schema().await?;
-            let mut output = ParquetOutput::create_with(&target, schema, ParquetOutput::FAST)?;
-            for entry in archive.files() {
-                rows += write(&archive, entry, &mut output).await?;
-            }
-            output.finish()?;
-        } else {
-            check_replaceable(&target)?;
-            let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let parent = parent.unwrap_or(Path::new("."));
-            std::fs::create_dir_all(parent).with_context(|| format!("cannot write {}", parent.display()))?;
-            // Goes away by itself unless it is put in place.
-            let staging = tempfile::Builder::new().prefix(".sparrow-").tempdir_in(parent);
-            let staging = staging.with_context(|| format!("cannot write into {}", parent.display()))?;
-            let folder = staging.path().join("tables");
-            std::fs::create_dir(&folder)?;
-            rows = write_all(&archive, &folder).await?;
-            publish(&folder, &target)?;
-        }
+        };
         let mut report = Report::default();
         report.add("files", archive.files().len());
         report.add("rows", rows);
         report.print(self.format)
+    }
+
+    async fn into_files(&self, archive: &Archive, target: &Path, one: bool) -> Result<u64> {
+        if target.exists() && !self.overwrite {
+            bail!("{} exists already; choose another place or pass --overwrite", self.output);
+        }
+        if one {
+            let schema = archive.schema().await?;
+            let mut output = ParquetOutput::create_with(target, schema, ParquetOutput::FAST)?;
+            let mut rows = 0;
+            for entry in archive.files() {
+                rows += write(archive, entry, &mut output).await?;
+            }
+            output.finish()?;
+            return Ok(rows);
+        }
+        check_replaceable(target)?;
+        let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new("."));
+        std::fs::create_dir_all(parent).with_context(|| format!("cannot write {}", parent.display()))?;
+        // Goes away by itself unless it is put in place.
+        let staging = tempfile::Builder::new().prefix(".sparrow-").tempdir_in(parent);
+        let staging = staging.with_context(|| format!("cannot write into {}", parent.display()))?;
+        let folder = staging.path().join("tables");
+        std::fs::create_dir(&folder)?;
+        let rows = write_all(archive, &folder).await?;
+        publish(&folder, target)?;
+        Ok(rows)
     }
 }
 
@@ -99,21 +112,29 @@ async fn write_all(archive: &Archive, folder: &Path) -> Result<u64> {
     Ok(rows)
 }
 
-/// Writes the rows of one data file; row groups are decoded in parallel and written in order.
 async fn write(archive: &Archive, entry: &FileEntry, output: &mut ParquetOutput<'_>) -> Result<u64> {
-    let file = archive.data_file(entry).await?;
-    let columns: Vec<usize> = (0..file.schema.fields().len()).collect();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let decoded = futures::stream::iter(0..file.row_groups()).map(|row_group| {
-        let (file, columns) = (file.clone(), columns.clone());
-        async move { tokio::spawn(async move { file.read(row_group, &columns).await }).await }
-    });
-    let mut decoded = std::pin::pin!(decoded.buffered(threads));
+    let mut decoded = std::pin::pin!(decoded(archive, entry).await?);
     let mut rows = 0;
     while let Some(batch) = decoded.next().await {
-        let batch = batch?.with_context(|| format!("cannot read {}", entry.path))?;
+        let batch = batch?;
         rows += batch.num_rows() as u64;
         output.write(&batch)?;
     }
     Ok(rows)
+}
+
+/// The rows of one data file; row groups are decoded in parallel and come in order.
+pub(super) async fn decoded(
+    archive: &Archive,
+    entry: &FileEntry,
+) -> Result<impl Stream<Item = Result<RecordBatch>>> {
+    let file = archive.data_file(entry).await?;
+    let columns: Vec<usize> = (0..file.schema.fields().len()).collect();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let path = entry.path.clone();
+    let decoded = futures::stream::iter(0..file.row_groups()).map(move |row_group| {
+        let (file, columns) = (file.clone(), columns.clone());
+        async move { tokio::spawn(async move { file.read(row_group, &columns).await }).await }
+    });
+    Ok(decoded.buffered(threads).map(move |batch| batch?.with_context(|| format!("cannot read {path}"))))
 }

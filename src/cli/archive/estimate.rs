@@ -71,7 +71,7 @@ impl EstimateArguments {
             learn: self.learn.settings(),
         };
         limit_threads(self.threads)?;
-        let inputs = inputs(&self.inputs)?;
+        let inputs = inputs(&self.inputs).await?;
         let bar = JobBar::new(false);
         let found = estimate(&inputs, &request, bar.as_ref()).await;
         bar.clear();

@@ -1,28 +1,19 @@
-//! Local paths, folders, patterns and URLs as files of an object store.
+//! Paths, folders, patterns and URLs as files of an object store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use datafusion::object_store::ObjectStore;
 use datafusion::object_store::local::LocalFileSystem;
 use datafusion::object_store::path::Path as StorePath;
+use datafusion::object_store::{self, ObjectStore, ObjectStoreExt};
+use futures::TryStreamExt;
 
+use super::super::stores::{Place, Stored};
 use crate::archive::{Archive, Input};
 
 pub(super) fn local_store() -> Arc<dyn ObjectStore> {
     Arc::new(LocalFileSystem::new())
-}
-
-/// A path on this machine, from a path or a `file://` URL.
-pub(super) fn local_path(text: &str) -> Result<PathBuf> {
-    match text.split_once("://") {
-        Some(("file", path)) => Ok(PathBuf::from(path)),
-        Some((scheme, _)) => bail!(
-            "{text}: the command reads local files only; for {scheme}:// register its object store with DataFusion and use the library"
-        ),
-        None => Ok(PathBuf::from(text)),
-    }
 }
 
 /// The path as an object store knows it, which has no `..`.
@@ -38,46 +29,119 @@ pub(super) fn store_path(path: &Path) -> Result<StorePath> {
     Ok(StorePath::from_absolute_path(&known)?)
 }
 
+/// A table that an argument stands for.
+struct Found {
+    input: Input,
+    /// Where it is, as users know it.
+    shown: String,
+}
+
 /// The Parquet files that arguments stand for, with their names in an archive.
-pub(super) fn inputs(arguments: &[String]) -> Result<Vec<Input>> {
-    let store = local_store();
-    let mut inputs: Vec<Input> = Vec::new();
+pub(super) async fn inputs(arguments: &[String]) -> Result<Vec<Input>> {
+    let mut all: Vec<Found> = Vec::new();
     for argument in arguments {
-        let path = local_path(argument)?;
-        let found = if path.is_dir() {
-            let mut found = Vec::new();
-            walk(&path, &path, &mut found)?;
-            found
-        } else if path.exists() || !argument.contains(['*', '?', '[']) {
-            let name = path.file_name().with_context(|| format!("{argument} is no file"))?;
-            vec![(name.to_string_lossy().into_owned(), path.clone())]
-        } else {
-            matching(argument)?
+        let found = match Place::parse(argument)? {
+            Place::Local(path) => local_tables(argument, &path)?,
+            Place::Stored(stored) => stored_tables(argument, &stored).await?,
         };
         if found.is_empty() {
             bail!("{argument}: no .parquet file there");
         }
-        for (name, path) in found {
-            if let Some(other) = inputs.iter().find(|input| input.name == name) {
-                bail!(
-                    "two files would both be {name} in the archive: /{} and {}",
-                    other.path,
-                    path.display()
-                );
+        for found in found {
+            let name = &found.input.name;
+            if let Some(other) = all.iter().find(|other| other.input.name == *name) {
+                bail!("two files would both be {name} in the archive: {} and {}", other.shown, found.shown);
             }
             if ["dictionary.parquet", "archive.json", "job.json"].contains(&name.as_str()) {
                 bail!(
                     "{}: an archive keeps its own dictionary under this name; rename the file",
-                    path.display()
+                    found.shown
                 );
             }
-            if !path.is_file() {
-                bail!("{}: no such file", path.display());
-            }
-            inputs.push(Input { store: store.clone(), path: store_path(&path)?, name });
+            all.push(found);
         }
     }
-    Ok(inputs)
+    Ok(all.into_iter().map(|found| found.input).collect())
+}
+
+fn has_wildcards(text: &str) -> bool {
+    text.contains(['*', '?', '['])
+}
+
+/// Hidden files and folders are left out.
+fn is_hidden(name: &str) -> bool {
+    name.starts_with(['.', '_'])
+}
+
+fn local_tables(argument: &str, path: &Path) -> Result<Vec<Found>> {
+    let found = if path.is_dir() {
+        let mut found = Vec::new();
+        walk(path, path, &mut found)?;
+        found
+    } else if path.exists() || !has_wildcards(argument) {
+        let name = path.file_name().with_context(|| format!("{argument} is no file"))?;
+        vec![(name.to_string_lossy().into_owned(), path.to_path_buf())]
+    } else {
+        matching(argument)?
+    };
+    let store = local_store();
+    let table = |(name, path): (String, PathBuf)| {
+        if !path.is_file() {
+            bail!("{}: no such file", path.display());
+        }
+        let input = Input { store: store.clone(), path: store_path(&path)?, name };
+        Ok(Found { input, shown: path.display().to_string() })
+    };
+    found.into_iter().map(table).collect()
+}
+
+/// The tables of an object store: one file, those below a prefix, or those that match a pattern.
+async fn stored_tables(argument: &str, stored: &Stored) -> Result<Vec<Found>> {
+    let Stored { store, path, listed } = stored;
+    let table = |name: String, path: StorePath, shown: String| Found {
+        input: Input { store: store.clone(), path, name },
+        shown,
+    };
+    if let Some(name) = path.filename().filter(|_| !argument.ends_with('/')) {
+        match store.head(path).await {
+            Ok(_) => return Ok(vec![table(name.to_string(), path.clone(), argument.to_string())]),
+            Err(object_store::Error::NotFound { .. }) if *listed => {}
+            Err(object_store::Error::NotFound { .. }) => bail!("{argument}: no such file"),
+            Err(error) => return Err(error).with_context(|| format!("cannot read {argument}")),
+        }
+    }
+    if !listed {
+        bail!("{argument}: a web server's folders cannot be listed; name its files");
+    }
+    let parts: Vec<String> = path.parts().map(|part| part.as_ref().to_string()).collect();
+    let fixed = parts.iter().take_while(|part| !has_wildcards(part)).count();
+    let folder = StorePath::parse(parts[..fixed].join("/"))?;
+    let pattern = parts[fixed..].join("/");
+    let pattern = (!pattern.is_empty()).then(|| glob::Pattern::new(&pattern)).transpose();
+    let pattern = pattern.with_context(|| format!("{argument} is no pattern"))?;
+    let listing = store.list(Some(&folder).filter(|folder| !folder.is_root()));
+    let mut objects: Vec<StorePath> = listing
+        .map_ok(|object| object.location)
+        .try_collect()
+        .await
+        .with_context(|| format!("cannot list {argument}"))?;
+    objects.sort();
+    let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
+    let mut found = Vec::new();
+    for object in objects {
+        let Some(below) = object.prefix_match(&folder) else { continue };
+        let below: Vec<String> = below.map(|part| part.as_ref().to_string()).collect();
+        let name = below.join("/");
+        let wanted = match &pattern {
+            Some(pattern) => pattern.matches_with(&name, options),
+            None => object.extension() == Some("parquet") && !below.iter().any(|part| is_hidden(part)),
+        };
+        if wanted {
+            let shown = format!("{} in {argument}", object);
+            found.push(table(name, object, shown));
+        }
+    }
+    Ok(found)
 }
 
 /// All Parquet files below a folder, in order; hidden ones are left out.
@@ -86,8 +150,7 @@ fn walk(root: &Path, folder: &Path, found: &mut Vec<(String, PathBuf)>) -> Resul
     let mut paths: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     paths.sort();
     for path in paths {
-        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(['.', '_']));
-        if hidden {
+        if path.file_name().is_some_and(|name| is_hidden(&name.to_string_lossy())) {
             continue;
         }
         if path.is_dir() {
@@ -104,10 +167,8 @@ fn walk(root: &Path, folder: &Path, found: &mut Vec<(String, PathBuf)>) -> Resul
 
 /// The files that a pattern matches, named from the first folder with a wildcard on.
 fn matching(pattern: &str) -> Result<Vec<(String, PathBuf)>> {
-    let fixed: PathBuf = Path::new(pattern)
-        .iter()
-        .take_while(|part| !part.to_string_lossy().contains(['*', '?', '[']))
-        .collect();
+    let fixed: PathBuf =
+        Path::new(pattern).iter().take_while(|part| !has_wildcards(&part.to_string_lossy())).collect();
     let mut found = Vec::new();
     for path in glob::glob(pattern).with_context(|| format!("{pattern} is no pattern"))? {
         let path = path?;
@@ -123,11 +184,12 @@ fn matching(pattern: &str) -> Result<Vec<(String, PathBuf)>> {
 
 /// Opens an archive.
 pub(super) async fn open(argument: &str) -> Result<Archive> {
-    let path = local_path(argument)?;
-    if !path.is_dir() {
-        bail!("{argument}: no such folder");
-    }
-    Archive::open(local_store(), store_path(&path)?).await.with_context(|| format!("cannot open {argument}"))
+    let (store, folder) = match Place::parse(argument)? {
+        Place::Local(path) if !path.is_dir() => bail!("{argument}: no such folder"),
+        Place::Local(path) => (local_store(), store_path(&path)?),
+        Place::Stored(stored) => (stored.store, stored.path),
+    };
+    Archive::open(store, folder).await.with_context(|| format!("cannot open {argument}"))
 }
 
 /// The folder beside a target in which it is made.

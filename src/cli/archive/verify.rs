@@ -21,7 +21,7 @@ pub(in crate::cli) struct VerifyArguments {
 impl VerifyArguments {
     pub async fn run(&self) -> Result<()> {
         let archive = open(&self.archive).await?;
-        let originals = if self.against.is_empty() { None } else { Some(inputs(&self.against)?) };
+        let originals = if self.against.is_empty() { None } else { Some(inputs(&self.against).await?) };
         let found = archive.verify(originals.as_deref()).await?;
         let mut report = Report::default();
         report.add("files", found.files);

@@ -10,6 +10,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use datafusion::datasource::sink::DataSink;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::object_store::ObjectStore;
 use datafusion::object_store::local::LocalFileSystem;
 use datafusion::object_store::path::Path;
 use datafusion::parquet::arrow::ArrowWriter;
@@ -19,7 +20,7 @@ use twox_hash::XxHash3_64;
 
 use super::external;
 use super::table::Place;
-use crate::archive::{Input, Job, compress};
+use crate::archive::{ArchiveError, Input, Job, compress};
 
 /// Collects rows in a temporary file, and then compresses it into the archive.
 #[derive(Debug)]
@@ -74,16 +75,24 @@ impl DataSink for ArchiveSink {
         }
         // One at a time: the next one must see what this one has added.
         let _guard = self.place.inserting.lock().await;
-        let opened = self.place.opened()?;
-        let number = opened.as_ref().map_or(0, |opened| opened.archive.files().len());
         let content = content_name(path)?;
-        let name = format!("insert-{number:06}-{content}.parquet");
-        let input =
-            Input { store: Arc::new(LocalFileSystem::new()), path: Path::from_absolute_path(path)?, name };
-        let inputs = std::slice::from_ref(&input);
-        let report = match &opened {
-            Some(opened) => opened.archive.append(inputs, &self.job, &()).await,
-            None => compress(inputs, &self.place.store, &self.place.folder, &self.job, &()).await,
+        let store: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new());
+        let path = Path::from_absolute_path(path)?;
+        let report = loop {
+            let opened = self.place.opened()?;
+            let number = opened.as_ref().map_or(0, |opened| opened.archive.files().len());
+            let name = format!("insert-{number:06}-{content}.parquet");
+            let input = Input { store: store.clone(), path: path.clone(), name };
+            let inputs = std::slice::from_ref(&input);
+            let report = match &opened {
+                Some(opened) => opened.archive.append(inputs, &self.job, &()).await,
+                None => compress(inputs, &self.place.store, &self.place.folder, &self.job, &()).await,
+            };
+            match report {
+                // Another process has begun the archive, or inserted the same rows, at this moment.
+                Err(ArchiveError::Exists(_) | ArchiveError::Taken(_)) => self.place.refresh().await?,
+                other => break other,
+            }
         };
         let report = report.map_err(external)?;
         match report.failed.first() {

@@ -1,0 +1,90 @@
+//! A new archive in a local folder: made in a hidden one beside it, and moved there when it is whole.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use super::paths::{local_store, publish, recover, staging, store_path};
+use crate::archive::{ArchiveError, Input, Job, JobObserver, JobReport, compress};
+
+/// Makes an archive; `free` says that none is to be replaced.
+pub(super) async fn run(
+    target: &Path,
+    free: bool,
+    inputs: &[Input],
+    job: &Job,
+    observer: &dyn JobObserver,
+) -> Result<JobReport> {
+    let staging = staging(target)?;
+    recover(target)?;
+    if is_foreign(&staging) {
+        bail!("{} is in the way: archives are made there; rename it", staging.display());
+    }
+    std::fs::create_dir_all(&staging).with_context(|| format!("cannot write {}", target.display()))?;
+    let folder = store_path(&staging)?;
+    // What is replaced is elsewhere.
+    let job = &Job { overwrite: false, ..job.clone() };
+    let mut result = compress(inputs, &local_store(), &folder, job, observer).await;
+    if let Err(ArchiveError::OtherJob(_) | ArchiveError::Exists(_)) = &result {
+        // What another job has left is of no use.
+        std::fs::remove_dir_all(&staging)?;
+        std::fs::create_dir_all(&staging)?;
+        result = compress(inputs, &local_store(), &folder, job, observer).await;
+    }
+    let report = match result {
+        Ok(report) => report,
+        Err(error) => {
+            discard_if_useless(&staging, &error);
+            return Err(error.into());
+        }
+    };
+    remove_strays(&staging, &report)?;
+    if target.is_dir() && free {
+        std::fs::remove_dir(target)?;
+    }
+    publish(&staging, target)?;
+    Ok(report)
+}
+
+/// A folder where archives are made that holds something else.
+fn is_foreign(staging: &Path) -> bool {
+    let occupied = staging.read_dir().is_ok_and(|mut entries| entries.next().is_some());
+    let ours = ["job.json", "archive.json"].iter().any(|name| staging.join(name).is_file());
+    staging.is_file() || (occupied && !ours)
+}
+
+/// Nothing is left of a job that has finished no file, unless it was stopped on purpose.
+fn discard_if_useless(staging: &Path, error: &ArchiveError) {
+    let finished = staging.read_dir().is_ok_and(|entries| {
+        entries.flatten().any(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            !["dictionary.parquet", "job.json"].contains(&name.as_str()) && !name.contains('#')
+        })
+    });
+    if !finished && !matches!(error, ArchiveError::Cancelled) {
+        let _ = std::fs::remove_dir_all(staging);
+    }
+}
+
+/// Removes what earlier runs that were killed have left half written.
+fn remove_strays(staging: &Path, report: &JobReport) -> Result<()> {
+    fn visit(root: &Path, folder: &Path, report: &JobReport) -> Result<()> {
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                visit(root, &path, report)?;
+                continue;
+            }
+            let relative = path.strip_prefix(root).unwrap_or(&path);
+            let name: Vec<String> = relative.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+            let name = name.join("/");
+            // The object store writes `name#1` and renames it when it is whole.
+            let half_written = name.rsplit_once('#').is_some_and(|(_, number)| number.parse::<u64>().is_ok());
+            if half_written && !report.files.iter().any(|file| file.path == name) {
+                std::fs::remove_file(&path)?;
+            }
+        }
+        Ok(())
+    }
+    visit(staging, staging, report)
+}
