@@ -54,7 +54,7 @@ pub(crate) fn encode(
     for group in groups {
         let part = gather(cells, group);
         let predictor = Predictor::new(codebook, group);
-        let mut residuals = round_group(group, bound, &part, &predictor, &mut coded)?;
+        let residuals = round_group(group, bound, &part, &predictor, &mut coded)?;
         let bytes = residuals.write(group.sensors.len());
         // The last word before a block is written. Rounding has compared every value with what these residuals make of
         // it; here it is seen that a reader finds the same residuals.

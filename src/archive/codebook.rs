@@ -220,8 +220,8 @@ impl Codebook {
         write_floats(&mut bytes, &self.steps);
         write_floats(&mut bytes, &self.scales);
         let atoms = self.atoms.iter().map(|steps| i64::from(*steps));
-        let mut integers: Integers = self.centre.iter().copied().chain(atoms).collect();
-        entropy::encode(&mut integers, self.sensors(), None, &mut bytes);
+        let integers: Integers = self.centre.iter().copied().chain(atoms).collect();
+        entropy::encode(&integers, self.sensors(), None, &mut bytes);
         bytes
     }
 

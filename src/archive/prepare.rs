@@ -123,6 +123,10 @@ pub(super) async fn store_dictionary(
     generation: &Generation,
 ) -> Result<DictionaryEntry> {
     let bytes: Bytes = dictionary_file::write(&generation.codebook, &generation.description)?.into();
+    // Everything will be decoded with what is read of it.
+    if dictionary_file::read(bytes.clone())?.0.bytes() != generation.codebook.bytes() {
+        return Err(ArchiveError::corrupt("a dictionary does not come back as it was written"));
+    }
     let spot = site.put_dictionary(&dictionary_file::file_name(number), bytes.clone()).await?;
     Ok(entry_of(&bytes, spot.file))
 }

@@ -23,7 +23,7 @@ pub(super) struct Residuals {
 }
 
 impl Residuals {
-    pub fn write(&mut self, sensors: usize) -> Vec<u8> {
+    pub fn write(&self, sensors: usize) -> Vec<u8> {
         let has_nulls = !all(&self.state, |state| *state != Cell::Null);
         let mut bytes = Vec::new();
         self.quantiser.write(&mut bytes);
@@ -31,9 +31,9 @@ impl Residuals {
         bytes.push(nulls_flag | if self.exceptions.is_empty() { 0 } else { HAS_EXCEPTIONS });
         if has_nulls {
             let is_null = |state: &Cell| i64::from(*state == Cell::Null);
-            let mut nulls: Integers = self.state.iter().map(is_null).collect();
+            let nulls: Integers = self.state.iter().map(is_null).collect();
             let mut coded_nulls = Vec::new();
-            entropy::encode(&mut nulls, sensors, present_cells(&self.state).as_deref(), &mut coded_nulls);
+            entropy::encode(&nulls, sensors, present_cells(&self.state).as_deref(), &mut coded_nulls);
             write_part(&mut bytes, &coded_nulls);
         }
         if !self.exceptions.is_empty() {
@@ -47,7 +47,7 @@ impl Residuals {
         }
         if self.quantiser != Quantiser::Prediction {
             let coded = coded_cells(&self.state);
-            entropy::encode(&mut self.integers, sensors, coded.as_deref(), &mut bytes);
+            entropy::encode(&self.integers, sensors, coded.as_deref(), &mut bytes);
         }
         let hash = XxHash3_64::oneshot(&bytes);
         bytes.extend_from_slice(&hash.to_le_bytes());

@@ -14,6 +14,9 @@ pub(super) struct Lanes {
     starts: [usize; LANES + 1],
 }
 
+// `in_turns` spells them out.
+const _: () = assert!(LANES == 4);
+
 impl Lanes {
     pub fn new(columns: usize) -> Self {
         let (whole, rest) = if columns < FEWEST { (columns, 0) } else { (columns / LANES, columns % LANES) };
