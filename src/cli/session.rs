@@ -16,14 +16,22 @@ use crate::sql::{register_all_with, register_archives};
 /// caches between reading and coding, and take much memory.
 const BATCH_ROWS: usize = 2048;
 
+/// Rows of a row group that is written, unless the environment says otherwise. A writer holds a whole one, and DataFusion's
+/// million vectors are more than a machine may have memory for.
+const ROW_GROUP_ROWS: usize = 65_536;
+
 /// A session with all functions, files as tables, and `SHOW FUNCTIONS`.
 pub(super) fn session(
     threads: Option<usize>,
     progress: Arc<TrainingProgress>,
 ) -> anyhow::Result<SessionContext> {
     let mut config = SessionConfig::from_env()?.with_information_schema(true);
-    if std::env::var_os("DATAFUSION_EXECUTION_BATCH_SIZE").is_none() {
+    let is_set = |name: &str| std::env::var_os(name).is_some();
+    if !is_set("DATAFUSION_EXECUTION_BATCH_SIZE") {
         config = config.with_batch_size(BATCH_ROWS);
+    }
+    if !is_set("DATAFUSION_EXECUTION_PARQUET_MAX_ROW_GROUP_SIZE") {
+        config.options_mut().execution.parquet.max_row_group_size = ROW_GROUP_ROWS;
     }
     if let Some(threads) = threads {
         config = config.with_target_partitions(threads);

@@ -159,10 +159,12 @@ impl State {
             }
             ("POST", None) => {
                 let text = String::from_utf8(request.body).expect("text");
+                let mut deleted = String::new();
                 for key in text.split("<Key>").skip(1).filter_map(|rest| rest.split("</Key>").next()) {
                     self.objects.remove(&key.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"));
+                    deleted += &format!("<Deleted><Key>{key}</Key></Deleted>");
                 }
-                Answer::new("200 OK", "<DeleteResult></DeleteResult>")
+                Answer::new("200 OK", format!("<DeleteResult>{deleted}</DeleteResult>"))
             }
             ("DELETE", Some(upload)) => {
                 self.uploads.remove(&upload);

@@ -130,14 +130,25 @@ fn dictionaries_that_are_learned_at_the_same_moment_do_not_collide() {
 fn writers_to_an_object_store_are_kept_apart() {
     let (server, folder) = (crate::s3_server::Server::start(), Folder::new());
     let input = folder.traffic("a.parquet", "list", 1);
-    let archive = "s3://bucket/archive";
-    all_succeed((0..WRITERS).map(|_| inserting(server.sparrow(), archive, &input)));
+    let files_and_rows = |archive: &str| {
+        let output =
+            server.sparrow().args(["verify", archive, "--format", "json"]).output().expect("it runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let verified: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        (verified["files"].as_u64(), verified["rows"].as_u64())
+    };
+    let count = WRITERS as u64;
+    let inserted = "s3://bucket/inserted";
+    all_succeed((0..WRITERS).map(|_| inserting(server.sparrow(), inserted, &input)));
+    assert_eq!(files_and_rows(inserted), (Some(count), Some(576 * count)));
+    let appended = "s3://bucket/appended";
+    let mut begin = server.sparrow();
+    begin.args(["compress", &input, "-o", appended, "--max-error", "0.5"]);
+    all_succeed([begin].into_iter());
     let tables: Vec<String> =
         (0..WRITERS).map(|i| folder.traffic(&format!("t{i}.parquet"), "list", 1 + i as u64)).collect();
-    all_succeed(tables.iter().map(|table| appending(server.sparrow(), archive, std::slice::from_ref(table))));
-    let output = server.sparrow().args(["verify", archive, "--format", "json"]).output().expect("it runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let verified: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(verified["files"], 2 * WRITERS);
-    assert_eq!(verified["rows"], 2 * WRITERS * 576);
+    all_succeed(
+        tables.iter().map(|table| appending(server.sparrow(), appended, std::slice::from_ref(table))),
+    );
+    assert_eq!(files_and_rows(appended), (Some(count + 1), Some(576 * (count + 1))));
 }
