@@ -261,10 +261,9 @@ fn dot_in_vectors<const VECTORS: usize>(a: &[f64], b: &[f64]) -> f64 {
     let tail: f64 = a_rest.zip(b_rest).map(|(x, y)| x * y).sum();
     let mut width = VECTORS / 2;
     while width > 0 {
-        for vector in 0..width {
-            for lane in 0..LANES {
-                sums[vector][lane] += sums[vector + width][lane];
-            }
+        let (sums, others) = sums.split_at_mut(width);
+        for (sum, other) in sums.as_flattened_mut().iter_mut().zip(others.as_flattened()) {
+            *sum += other;
         }
         width /= 2;
     }

@@ -39,7 +39,7 @@ impl DecompressArguments {
             bail!("one file cannot hold the partitions by {names}; choose a folder for the output");
         }
         let rows = match &target {
-            Place::Local(path) => self.into_files(&archive, path, one).await?,
+            Place::Local(path) => self.write_files(&archive, path, one).await?,
             Place::Stored(stored) => {
                 object_tables::write(&archive, stored, &self.output, one, self.overwrite).await?
             }
@@ -50,7 +50,7 @@ impl DecompressArguments {
         report.print(self.format)
     }
 
-    async fn into_files(&self, archive: &Archive, target: &Path, one: bool) -> Result<u64> {
+    async fn write_files(&self, archive: &Archive, target: &Path, one: bool) -> Result<u64> {
         if target.exists() && !self.overwrite {
             bail!("{} exists already; choose another place or pass --overwrite", self.output);
         }
