@@ -9,6 +9,7 @@ mod copy;
 mod evaluate;
 mod file_bytes;
 mod generate;
+mod messages;
 mod output;
 mod page;
 mod parse;
@@ -25,6 +26,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use messages::tell;
 
 /// Kernel sparse coding over Parquet, in SQL.
 #[derive(Debug, Parser)]
@@ -86,7 +88,7 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            tell(format_args!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }

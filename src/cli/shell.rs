@@ -11,6 +11,7 @@ use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
 use super::sql::Runner;
+use crate::cli::messages::tell;
 
 const HELP: &str = "Statements end with ';'.
   FROM 'x.parquet'                 a file as a table
@@ -19,7 +20,7 @@ const HELP: &str = "Statements end with ';'.
   \\q                               quit (also: exit, quit, Ctrl-D)";
 
 pub(super) async fn run(runner: &Runner) -> Result<()> {
-    eprintln!("sparrow {}; \\? for help", env!("CARGO_PKG_VERSION"));
+    tell(format_args!("sparrow {}; \\? for help", env!("CARGO_PKG_VERSION")));
     let mut editor = DefaultEditor::new()?;
     let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".sparrow_history"));
     if let Some(history) = &history {
@@ -35,7 +36,7 @@ pub(super) async fn run(runner: &Runner) -> Result<()> {
                     (true, "") => continue,
                     (true, "\\q" | "exit" | "quit" | "exit;" | "quit;") => break,
                     (true, "\\?" | "help" | "help;") => {
-                        eprintln!("{HELP}");
+                        tell(format_args!("{HELP}"));
                         continue;
                     }
                     _ => {}
@@ -47,7 +48,7 @@ pub(super) async fn run(runner: &Runner) -> Result<()> {
                     // A history that cannot be kept is no reason to stop.
                     let _ = editor.add_history_entry(statement.trim());
                     if let Err(error) = runner.run_script(&statement).await {
-                        eprintln!("error: {error:#}");
+                        tell(format_args!("error: {error:#}"));
                     }
                 }
             }

@@ -2,9 +2,11 @@
 
 use anyhow::Result;
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 
-use super::super::parse::parse_count;
+use super::super::parse::{parse_count, parse_positive};
 use crate::archive::{LayoutRequest, LearnSettings};
+use crate::math::kernels;
 
 /// Where the values are.
 #[derive(Debug, Args)]
@@ -37,13 +39,13 @@ pub(super) struct LearnArguments {
     #[arg(long, value_parser = parse_count::<8192>)]
     atoms: Option<usize>,
     /// Kernel that signals are compared with [default: chosen]
-    #[arg(long)]
+    #[arg(long, value_parser = PossibleValuesParser::new(kernels::names()))]
     kernel: Option<String>,
     /// Width of the RBF kernel [default: chosen]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = parse_positive)]
     sigma: Option<f64>,
     /// Penalty on weights [default: chosen]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = parse_positive)]
     pub lambda: Option<f64>,
     /// Seed of the sample that is learned from
     #[arg(long, default_value_t = 0)]

@@ -15,6 +15,7 @@ use super::paths::{inputs, open};
 use super::progress::JobBar;
 use super::{local_job, object_job};
 use crate::archive::{ArchiveError, Bound, Job, JobReport, Target, read_dictionary};
+use crate::cli::messages::tell;
 use crate::math::Dictionary;
 
 #[derive(Debug, Args)]
@@ -186,8 +187,7 @@ fn print(
     printed.add("dictionary_bytes", report.dictionary_bytes);
     printed.add("archive_bytes", archive.total_bytes());
     printed.add("ratio_to_input_files", input as f64 / bytes.max(1) as f64);
-    printed
-        .add("ratio_to_values", report.value_bytes as f64 / (output + report.dictionary_bytes).max(1) as f64);
+    printed.add("ratio_to_values", report.value_bytes as f64 / bytes.max(1) as f64);
     printed.add("stored_as_they_were", stored);
     if let Some(kept) = archive.kept() {
         printed.add("does_not_pay", kept);
@@ -202,7 +202,7 @@ fn print(
         && !report.files.is_empty()
     {
         let (reached, limit) = (100.0 * error.nmae, 100.0 * limit);
-        eprintln!("warning: the mean error is {reached:.2} %, the target was {limit:.2} %");
+        tell(format_args!("warning: the mean error is {reached:.2} %, the target was {limit:.2} %"));
     }
     printed.print(format)
 }
@@ -211,9 +211,9 @@ fn warn_of_ratio(report: &JobReport, archive: &crate::archive::Archive) {
     let Some(Target::Ratio(limit)) = archive.target() else { return };
     let reached = report.value_bytes as f64 / archive.total_bytes().max(1) as f64;
     if reached * NEARLY < limit {
-        eprintln!(
+        tell(format_args!(
             "warning: the archive is {reached:.1} times smaller than its values, the target was {limit}"
-        );
+        ));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
@@ -78,8 +78,8 @@ impl EstimateArguments {
         let found = found?;
         if !found.other_columns.is_empty() {
             let names = found.other_columns.join(", ");
-            eprintln!(
-                "warning: not looked at, since their columns are others: {names}; compress refuses them"
+            bail!(
+                "the columns of {names} are not those of the first file, and one archive cannot hold both: estimate them on their own"
             );
         }
         let text = match self.format {

@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::super::progress::TrainingProgress;
 use crate::archive::{ArchiveError, Drift, JobObserver, JobProgress};
+use crate::cli::messages::tell;
 use crate::math::{Observer, Progress};
 
 /// Shows rows, MB/s, the ratio so far and the time left on stderr if that is a terminal.
@@ -55,7 +56,7 @@ impl JobObserver for JobBar {
     }
 
     fn on_failure(&self, file: &str, error: &ArchiveError) {
-        self.bar.suspend(|| eprintln!("error: {file}: {error}"));
+        self.bar.suspend(|| tell(format_args!("error: {file}: {error}")));
     }
 
     fn on_drift(&self, drift: &Drift) {
@@ -69,14 +70,14 @@ impl JobObserver for JobBar {
             None => "--retrain-on-drift learns another dictionary".to_string(),
         };
         self.bar.suspend(|| {
-            eprintln!(
+            tell(format_args!(
                 "warning: {}: data has drifted since {since}: codes leave {:.2} % of the values, learning promised {:.2} % and \
                  at most {:.2} %; {done}",
                 drift.file,
                 100.0 * drift.left,
                 100.0 * drift.promised,
                 100.0 * drift.limit
-            );
+            ));
         });
     }
 

@@ -5,6 +5,7 @@ use clap::Args;
 
 use super::super::report::{Report, ReportFormat};
 use super::paths::{inputs, open};
+use crate::cli::messages::tell;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct VerifyArguments {
@@ -34,10 +35,10 @@ impl VerifyArguments {
         report.add("problems", problems.collect::<Vec<_>>());
         report.print(self.format)?;
         for (file, problem) in &found.problems {
-            eprintln!("error: {file}: {problem}");
+            tell(format_args!("error: {file}: {problem}"));
         }
         if !found.problems.is_empty() {
-            bail!("{} of {} files are damaged", found.problems.len(), archive.files().len());
+            bail!("{} of {} files do not pass", found.problems.len(), archive.files().len());
         }
         Ok(())
     }

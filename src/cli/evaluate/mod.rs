@@ -14,6 +14,7 @@ use clap::{Args, ValueEnum};
 
 use super::output::check_text_output;
 use super::parse::{parse_count, parse_positive};
+use crate::cli::messages::tell;
 use crate::math::coders;
 use crate::math::metrics::DEFAULT_NECR_TOLERANCE;
 use input::{Split, Tables};
@@ -100,7 +101,7 @@ impl EvaluateArguments {
         let settings = self.settings();
         let tables = Tables::read(self).await?;
         let trials = (0..self.seeds as u64).map(|seed| {
-            eprintln!("seed {seed}: learning from {} rows", tables.train.len());
+            tell(format_args!("seed {seed}: learning from {} rows", tables.train.len()));
             Trial::run(self, &tables, &settings, seed)
         });
         let trials = trials.collect::<Result<Vec<_>>>()?;

@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::EvaluateArguments;
 use super::input::Tables;
 use super::search::{Found, Problem, Sparsity};
+use crate::cli::messages::tell;
 use crate::cli::output::parquet_bytes;
 use crate::cli::threads::{on_threads, thread_count};
 use crate::columnar::{dictionary_to_bytes, to_code_array};
@@ -101,7 +102,7 @@ impl Learned {
         }
         let start = Instant::now();
         let dictionary = learners::learn(&sample, &options, &())?.context("no usable rows to learn from")?;
-        eprintln!("seed {seed}: {learner} took {:.1} s", start.elapsed().as_secs_f64());
+        tell(format_args!("seed {seed}: {learner} took {:.1} s", start.elapsed().as_secs_f64()));
         let blob: ArrayRef = Arc::new(BinaryArray::from_vec(vec![&dictionary_to_bytes(&dictionary)?]));
         let bytes = parquet_bytes(&RecordBatch::try_from_iter([("dictionary", blob)])?)?;
         Ok(Self { prepared: PreparedDictionary::new(dictionary)?, bytes })
@@ -204,7 +205,7 @@ impl Trial {
             let uses = uses(&found.codes);
             let judged = Judged { arguments, learned, signals: &signals, uses: &uses };
             let (judged, decoded) = judged.figures(found, coder.name(), lambda, setting, seed)?;
-            eprintln!("seed {seed}, {}: {name} NMAE {:.4}", setting.label(), judged.nmae);
+            tell(format_args!("seed {seed}, {}: {name} NMAE {:.4}", setting.label(), judged.nmae));
             figures.push(judged);
             if pictures.iter().all(|picture| picture.coder != coder.name()) {
                 pictures.push(Picture { coder: coder.name(), decoded, uses });
