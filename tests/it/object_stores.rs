@@ -231,7 +231,12 @@ fn a_killed_job_goes_on_in_a_store() {
     }
     child.kill().expect("kill -9");
     child.wait().expect("ended");
-    ok(&server, &["compress", "s3://bucket/in/f1.parquet", "-o", "s3://bucket/other", "--max-error", "0.3"]);
+    server.put("other/precious", b"of someone else".to_vec());
+    let other = ["compress", "s3://bucket/in/f1.parquet", "-o", "s3://bucket/other", "--max-error", "0.3"];
+    let message = fails(&server, &other);
+    assert!(message.contains("unfinished job") && message.contains("--overwrite"), "{message}");
+    assert!(server.objects("other/").contains_key("precious"));
+    ok(&server, &[other.as_slice(), &["--overwrite"]].concat());
     assert_eq!(server.objects("other/").len(), 3);
     assert_eq!(ok(&server, &["verify", "s3://bucket/other"])["files"], 1);
 }

@@ -109,7 +109,7 @@ impl CompressArguments {
         let bar = JobBar::new(self.running.retrain_on_drift);
         let report = match &target {
             Place::Local(path) => local_job::run(path, free, &inputs, &job, bar.as_ref()).await,
-            Place::Stored(stored) => object_job::run(stored, &inputs, &job, bar.as_ref()).await,
+            Place::Stored(stored) => object_job::run(stored, &self.output, &inputs, &job, bar.as_ref()).await,
         };
         bar.clear();
         let report = report?;

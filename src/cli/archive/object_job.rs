@@ -36,6 +36,7 @@ pub(super) async fn check(target: &Stored, shown: &str, overwrite: bool) -> Resu
 /// Makes an archive.
 pub(super) async fn run(
     target: &Stored,
+    shown: &str,
     inputs: &[Input],
     job: &Job,
     observer: &dyn JobObserver,
@@ -43,11 +44,19 @@ pub(super) async fn run(
     let Stored { store, path, .. } = target;
     let mut result = compress(inputs, store, path, job, observer).await;
     if let Err(ArchiveError::OtherJob(_)) = &result {
-        // What another job has left is of no use; the place was empty when it began.
+        // The place was empty when that job began, but others may have put something there since.
+        if !job.overwrite {
+            bail!(
+                "{shown} has what an unfinished job with other inputs or settings has left; run that job \
+                 again, or --overwrite to remove everything there"
+            );
+        }
         remove(target, path).await?;
         result = compress(inputs, store, path, job, observer).await;
     }
-    let within = store.list_with_delimiter(Some(path).filter(|path| !path.is_root())).await?.common_prefixes;
+    let mut within =
+        store.list_with_delimiter(Some(path).filter(|path| !path.is_root())).await?.common_prefixes;
+    within.retain(|folder| folder.filename().is_some_and(is_tag));
     match &result {
         // What is left of other jobs that were to replace the archive.
         Ok(_) => {
@@ -68,6 +77,11 @@ pub(super) async fn run(
         }
     }
     Ok(result?)
+}
+
+/// Whether a folder is named as those of jobs that replace an archive are.
+fn is_tag(name: &str) -> bool {
+    name.len() == 8 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Whether a job was begun in a folder and not finished.
