@@ -4,6 +4,7 @@
 //! A mean error can be reached in two ways: by codes alone, and by codes with residuals under a coarse bound.
 //! Both are searched; whichever gives fewer bytes is taken. Rows that were held out from learning decide.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use super::trial::{Effort, Outcome, Trials};
 use super::work::worthwhile;
 use super::{ArchiveError, Result};
 use crate::math::Observer;
-use crate::math::search::{Found, Goal, Search, tune};
+use crate::math::search::{Found, Goal, Measured, Search, tune};
 
 /// What an archive should reach; everything that is not set otherwise is chosen for it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -105,6 +106,14 @@ const OF_SPREAD: f64 = 0.1;
 const USUAL_KNOB: f64 = 2.0;
 /// Estimated costs up to this factor apart may turn out the other way round.
 const CLOSE: f64 = 1.15;
+/// Rough measurements of errors are about so much too high,
+const EXPECTED: f64 = 1.12;
+/// and what they say to miss the goal by no more than this may still meet it.
+const WITHIN_REACH: f64 = 1.2;
+/// Where what comes out misses the goal, rough measurements are to keep a limit that is lower by as much and a little
+/// more, so many times.
+const CORRECTION: f64 = 0.99;
+const MOST_CORRECTIONS: usize = 2;
 /// Fewer signals cannot be learned from and checked.
 const FEWEST_SIGNALS: u64 = 100;
 
@@ -200,24 +209,63 @@ impl<'a> Chooser<'a> {
             Target::Nmae(nmae) => Goal::Nmae(nmae),
             Target::Ratio(ratio) => Goal::Bytes(self.candidates.trials.value_bytes / ratio),
         };
-        let [(family, first), (other, second)] = self.both(goal)?;
-        let (candidates, codes, residuals) = (&self.candidates, &mut self.codes, &mut self.residuals);
-        let (space, other_space) =
-            if family == Family::Codes { (codes, residuals) } else { (residuals, codes) };
-        let first = space.climb(candidates, goal, Some(&first), LAMBDA..LADDERS)?;
-        let mut record = space.nearest(goal);
-        record.extend(other_space.nearest(goal));
-        let chosen = finish(candidates, goal, family, &first, &record)?;
-        // Between measurements costs are guesses; what is close is measured, too.
-        let measured = chosen.outcome.measured();
-        let far = second.excess > 1.0 || second.cost > CLOSE * goal.cost(&measured);
-        if goal.excess(&measured) <= 1.0 && far {
-            return Ok(chosen);
+        let (mut best, mut record): (Option<Chosen>, Vec<Tried>) = (None, Vec::new());
+        let mut ways = self.ways(goal)?;
+        let mut corrections = 0;
+        while let Some(Way { family, rough_goal, found }) = ways.pop_front() {
+            let measured = best.as_ref().map(|best| best.outcome.measured());
+            let met = measured.filter(|measured| goal.excess(measured) <= 1.0);
+            // Between measurements costs are guesses; what is close is measured, too.
+            let far = |met: Measured| found.excess > 1.0 || found.cost > CLOSE * goal.cost(&met);
+            if met.is_some_and(far) {
+                continue;
+            }
+            let space = if family == Family::Codes { &mut self.codes } else { &mut self.residuals };
+            let mut climb = |from: &Found, axes: Range<usize>| {
+                space.climb(&self.candidates, rough_goal, Some(from), axes)
+            };
+            let found = match met {
+                None => {
+                    let found = climb(&found, LAMBDA..LADDERS)?;
+                    // Other atoms may suit what was changed since they were chosen.
+                    climb(&found, ATOMS..LADDERS)?
+                }
+                Some(_) => climb(&found, WEIGHTS..WIDTH)?,
+            };
+            record.extend(self.codes.nearest(goal));
+            record.extend(self.residuals.nearest(goal));
+            let chosen = finish(&self.candidates, goal, family, &found, &record)?;
+            let excess = goal.excess(&chosen.outcome.measured());
+            if measured.is_none_or(|best| goal.prefers(&chosen.outcome.measured(), &best)) {
+                best = Some(chosen);
+            }
+            // Rough measurements had promised more than came out.
+            if rough_goal != goal && excess > 1.0 && corrections < MOST_CORRECTIONS {
+                corrections += 1;
+                ways.push_front(self.codes_for(rough_goal.eased(CORRECTION / excess), &found)?);
+            }
         }
-        let second = other_space.climb(candidates, goal, Some(&second), WEIGHTS..WIDTH)?;
-        let alternative = finish(candidates, goal, other, &second, &record)?;
-        let better = goal.prefers(&alternative.outcome.measured(), &chosen.outcome.measured());
-        Ok(if better { alternative } else { chosen })
+        // Cannot be absent: the first way is never skipped.
+        best.ok_or_else(|| ArchiveError::corrupt("no way to a target was tried"))
+    }
+
+    /// The ways to a goal, the most promising first.
+    fn ways(&mut self, goal: Goal) -> Result<VecDeque<Way>> {
+        let expected = if matches!(goal, Goal::Nmae(_)) { goal.eased(EXPECTED) } else { goal };
+        let Both { codes, residuals } = self.both(goal, expected)?;
+        let mut codes = Way { family: Family::Codes, rough_goal: expected, found: codes };
+        if matches!(goal, Goal::Nmae(_)) && codes.found.excess <= WITHIN_REACH {
+            let rough_goal = in_rough_terms(&self.candidates, goal, &codes)?;
+            codes = self.codes_for(rough_goal, &codes.found)?;
+        }
+        let residuals = Way { family: Family::Residuals, rough_goal: goal, found: residuals };
+        let better = residuals.found.is_better_than(&codes.found);
+        Ok(if better { [residuals, codes] } else { [codes, residuals] }.into())
+    }
+
+    fn codes_for(&mut self, rough_goal: Goal, start: &Found) -> Result<Way> {
+        let found = search_codes(&self.candidates, &mut self.codes, rough_goal, Some(start))?;
+        Ok(Way { family: Family::Codes, rough_goal, found })
     }
 
     /// The fewest bytes under a bound. Without one: codes alone, with what is set and usual values else.
@@ -257,7 +305,8 @@ impl<'a> Chooser<'a> {
         let mut saved = 0.0f64;
         for part in PARTS_OF_SPREAD {
             let goal = Goal::Nmae(spread / part);
-            let [(_, with), _] = self.both(goal)?;
+            let Both { codes, residuals } = self.both(goal, goal)?;
+            let with = if residuals.is_better_than(&codes) { residuals } else { codes };
             let mut single =
                 Found { knob: self.candidates.first_knob(Family::Residuals, goal), ..with.clone() };
             single.rungs = self.residuals.search.ladders().iter().map(|ladder| ladder.start).collect();
@@ -300,25 +349,51 @@ impl<'a> Chooser<'a> {
         }))
     }
 
-    /// Both ways to a goal, the better one first. They are searched at the same time.
-    fn both(&mut self, goal: Goal) -> Result<[(Family, Found); 2]> {
+    /// Both ways to a goal, searched at the same time.
+    fn both(&mut self, goal: Goal, goal_of_codes: Goal) -> Result<Both> {
         let (candidates, codes, residuals) = (&self.candidates, &mut self.codes, &mut self.residuals);
-        let (codes, residuals) = std::thread::scope(|scope| {
-            let codes = scope.spawn(|| {
-                let found = codes.climb(candidates, goal, None, ATOMS..LAMBDA)?;
-                // Few atoms want a wider kernel than many: neither is found from the other step by step.
-                let Some(wider) = candidates.wider(&found.rungs) else { return Ok(found) };
-                let start = Found { rungs: wider, ..found.clone() };
-                let other = codes.climb(candidates, goal, Some(&start), ATOMS..LAMBDA)?;
-                Ok::<_, ArchiveError>(if other.is_better_than(&found) { other } else { found })
-            });
+        std::thread::scope(|scope| {
+            let codes = scope.spawn(|| search_codes(candidates, codes, goal_of_codes, None));
             let residuals = residuals.climb(candidates, goal, None, ATOMS..WEIGHTS);
             let codes = codes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            (codes, residuals)
-        });
-        let (codes, residuals) = ((Family::Codes, codes?), (Family::Residuals, residuals?));
-        Ok(if residuals.1.is_better_than(&codes.1) { [residuals, codes] } else { [codes, residuals] })
+            Ok(Both { codes: codes?, residuals: residuals? })
+        })
     }
+}
+
+/// A way to a goal: what rough measurements have found for it, and the goal in their terms.
+struct Way {
+    family: Family,
+    rough_goal: Goal,
+    found: Found,
+}
+
+/// What was found for each of the two ways to a goal.
+struct Both {
+    codes: Found,
+    residuals: Found,
+}
+
+fn search_codes(
+    candidates: &Candidates<'_>,
+    codes: &mut Space,
+    goal: Goal,
+    start: Option<&Found>,
+) -> Result<Found> {
+    let found = codes.climb(candidates, goal, start, ATOMS..LAMBDA)?;
+    // Few atoms want a wider kernel than many: neither is found from the other step by step.
+    let Some(wider) = candidates.wider(&found.rungs) else { return Ok(found) };
+    let start = Found { rungs: wider, ..found.clone() };
+    let other = codes.climb(candidates, goal, Some(&start), ATOMS..LAMBDA)?;
+    Ok(if other.is_better_than(&found) { other } else { found })
+}
+
+/// The limit that rough measurements should keep so that what comes out in the end, with atoms learned from more rows
+/// for longer, is just within that of the goal.
+fn in_rough_terms(candidates: &Candidates<'_>, goal: Goal, way: &Way) -> Result<Goal> {
+    let Way { family, rough_goal, found } = way;
+    let full = candidates.measure(*family, &found.rungs, found.knob, Effort::Full, Vec::new())?;
+    Ok(rough_goal.eased(found.excess / goal.excess(&full.outcome.measured())))
 }
 
 /// Turns the knob once more with all that was looked at, and keeps what comes out.

@@ -22,7 +22,7 @@ use super::cells::Group;
 use super::codebook::Codebook;
 use super::footer::{Footer, KEY};
 use super::layout::{Placement, Table, column};
-use super::manifest::chunk_hash;
+use super::manifest::hash_of;
 use super::parquet_footer::{chunk_ranges, parse_footer};
 use super::sparse_codes::WholeCode;
 use super::{ArchiveError, Result};
@@ -170,7 +170,7 @@ impl DataFile {
         let chunks = self.store.get_ranges(&self.path, &wanted_ranges).await?;
         if let Some(hashes) = self.hashes(row_group) {
             for (leaf, chunk) in wanted.iter().zip(&chunks) {
-                if hashes.get(*leaf) != Some(&chunk_hash(chunk)) {
+                if hashes.get(*leaf) != Some(&hash_of(chunk)) {
                     let name = group.column(*leaf).column_path().string();
                     return Err(ArchiveError::corrupt(format!(
                         "column {name} of row group {row_group} does not match its hash"

@@ -27,10 +27,10 @@ use parquet::schema::types::ColumnPath;
 use super::block::CodedBlock;
 use super::codebook::Codebook;
 use super::error_sums::{ErrorSums, rounded};
-use super::footer::{Footer, KEY, RowGroup, ValueColumns};
+use super::footer::{Footer, KEY, RowGroup, RowGroupError, ValueColumns};
 use super::layout::{Placement, Table};
 use super::left::{Left, SHARE_DIGITS};
-use super::manifest::chunk_hash;
+use super::manifest::hash_of;
 use super::parquet_footer::chunk_ranges;
 use super::quantiser::Bound;
 use super::sparse_codes::WholeCode;
@@ -134,16 +134,15 @@ impl DataFileWriter {
             self.writer.flushed_row_groups().last().ok_or_else(|| ArchiveError::corrupt("no row group"))?;
         let hash = |range: Range<u64>| {
             let range = (range.start - start) as usize..(range.end - start) as usize;
-            bytes
-                .get(range)
-                .map(chunk_hash)
-                .ok_or_else(|| ArchiveError::corrupt("a column chunk is elsewhere"))
+            bytes.get(range).map(hash_of).ok_or_else(|| ArchiveError::corrupt("a column chunk is elsewhere"))
         };
         self.footer.row_groups.push(RowGroup {
             signals: placement.signals(),
-            max_error: coded.error.max,
-            nmae: rounded(coded.error.nmae(), SHARE_DIGITS),
-            nrmse: rounded(coded.error.nrmse(), SHARE_DIGITS),
+            error: Some(RowGroupError {
+                max_error: coded.error.max,
+                nmae: rounded(coded.error.nmae(), SHARE_DIGITS),
+                nrmse: rounded(coded.error.nrmse(), SHARE_DIGITS),
+            }),
             hashes: chunk_ranges(metadata).map(hash).collect::<Result<_>>()?,
         });
         self.footer.error.merge(&coded.error);
@@ -172,6 +171,9 @@ impl DataFileWriter {
     pub fn finish(mut self) -> Result<(Vec<u8>, ErrorSums)> {
         self.footer.left = Some(self.left.share());
         self.footer.error = self.footer.error.recorded();
+        if let [only] = self.footer.row_groups.as_mut_slice() {
+            only.error = None;
+        }
         let text = serde_json::to_string(&self.footer)?;
         self.writer.append_key_value_metadata(KeyValue::new(KEY.to_string(), text));
         self.writer.finish()?;

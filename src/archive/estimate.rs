@@ -22,7 +22,7 @@ use super::learn::{LearnSettings, Material};
 use super::quantiser::Bound;
 use super::sampled::look_at;
 use super::source::Source;
-use super::trial::{Example, Trials};
+use super::trial::{Example, Trials, bytes_beside_stored};
 use super::work::worthwhile;
 use super::{ArchiveError, Result};
 use crate::math::Observer;
@@ -152,6 +152,10 @@ pub async fn estimate(
     let opened: u64 = fitting.iter().map(|source| source.bytes).sum();
     let share = sizes.iter().sum::<u64>() as f64 / opened.max(1) as f64;
     let sampled = look_at(&table, &fitting, share).await?;
+    let chunks =
+        fitting.iter().flat_map(|source| source.metadata.row_groups()).map(|group| group.num_columns());
+    let chunks = chunks.sum::<usize>() as f64 * share;
+    let beside_stored = bytes_beside_stored(inputs.len() as f64, chunks) as u64;
     let material = Material::new(&table, &sampled)?;
     let names: Vec<&str> = table.schema.fields().iter().map(|field| field.name().as_str()).collect();
     let (zstd_bytes, byte_stream_split_bytes) = parquet_bytes(&sampled.blocks, sampled.total_rows)?;
@@ -189,7 +193,7 @@ pub async fn estimate(
             let (codebook, bound) = (chosen.codebook.clone(), chosen.bound);
             estimate.examples = trials.examples(&Settings { codebook, bound, group_sensors })?;
         }
-        estimate.ladder.push(estimate.prediction(*aim, &chosen));
+        estimate.ladder.push(estimate.prediction(*aim, &chosen, beside_stored));
     }
     if estimate.reason.is_none() && !estimate.ladder.is_empty() {
         let smallest = estimate.ladder.iter().map(|prediction| prediction.bytes).min().unwrap_or(0);
@@ -205,11 +209,11 @@ pub async fn estimate(
 }
 
 impl Estimate {
-    fn prediction(&self, aim: Aim, chosen: &Chosen) -> Prediction {
+    fn prediction(&self, aim: Aim, chosen: &Chosen, beside_stored: u64) -> Prediction {
         // What does not pay is stored as it was, unless a bound is asked for.
         let kept = self.reason.is_some() && matches!(aim, Aim::Target(_));
         let stored = kept || chosen.outcome.bytes > worthwhile(self.source_bytes) as f64;
-        let bytes = if stored { self.source_bytes } else { chosen.outcome.bytes as u64 };
+        let bytes = if stored { self.source_bytes + beside_stored } else { chosen.outcome.bytes as u64 };
         let ratio = self.value_bytes as f64 / bytes.max(1) as f64;
         let nmae = if stored { 0.0 } else { chosen.outcome.nmae() };
         // As far as a prediction can tell.
@@ -224,7 +228,7 @@ impl Estimate {
             met,
             stored_as_they_were: stored,
             bytes,
-            dictionary_bytes: chosen.outcome.dictionary_bytes as u64,
+            dictionary_bytes: if stored { 0 } else { chosen.outcome.dictionary_bytes as u64 },
             ratio,
             nmae,
             max_error: if stored { 0.0 } else { chosen.outcome.error.max },

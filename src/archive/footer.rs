@@ -49,6 +49,10 @@ fn is_all_together(group_sensors: &usize) -> bool {
     *group_sensors == ALL_TOGETHER
 }
 
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
 /// Neighbouring value columns of one type.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ValueColumns {
@@ -57,6 +61,7 @@ pub(crate) struct ValueColumns {
     names: Vec<String>,
     #[serde(flatten)]
     data_type: ValueType,
+    #[serde(default, skip_serializing_if = "is_false")]
     nullable: bool,
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     metadata: std::collections::BTreeMap<String, String>,
@@ -74,6 +79,7 @@ struct ValueType {
 struct ListType {
     kind: ListKind,
     item: String,
+    #[serde(default, skip_serializing_if = "is_false")]
     item_nullable: bool,
 }
 
@@ -89,11 +95,19 @@ enum ListKind {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RowGroup {
     pub signals: usize,
+    /// Absent where it is that of the file.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub error: Option<RowGroupError>,
+    /// XXH3-64 of each column chunk's bytes, in hexadecimal.
+    pub hashes: Vec<String>,
+}
+
+/// The errors of a row group's values.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct RowGroupError {
     pub max_error: f64,
     pub nmae: f64,
     pub nrmse: f64,
-    /// XXH3-64 of each column chunk's bytes, in hexadecimal.
-    pub hashes: Vec<String>,
 }
 
 const NUMBERS: [(&str, DataType); 10] = [

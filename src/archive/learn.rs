@@ -9,7 +9,7 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 
 use super::cells::{Cells, numeric};
-use super::codebook::Codebook;
+use super::codebook::{Codebook, coarse};
 use super::layout::{Layout, Table};
 use super::placed::place_all;
 use super::quantiser::Bound;
@@ -233,7 +233,7 @@ impl Material {
         if alike != otherwise {
             return vec![1.0; self.sensors];
         }
-        self.deviations.iter().map(size).map(|size| if usable(&size) { size } else { 1.0 }).collect()
+        self.deviations.iter().map(size).map(|size| if usable(&size) { coarse(size) } else { 1.0 }).collect()
     }
 
     /// Signals to learn from, divided by scales; drawn once.

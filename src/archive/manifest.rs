@@ -9,7 +9,7 @@ use std::time::Duration;
 use object_store::path::Path;
 use object_store::{GetResultPayload, ObjectStore, ObjectStoreExt, PutMode, UpdateVersion};
 use serde::{Deserialize, Serialize};
-use twox_hash::{XxHash3_64, XxHash3_128};
+use twox_hash::XxHash3_64;
 
 use super::error_sums::ErrorSums;
 use super::{ArchiveError, FORMAT_VERSION, Result, dictionary_file};
@@ -38,13 +38,8 @@ fn is_inside(name: &str) -> bool {
     !name.split('/').any(outside)
 }
 
-/// XXH3-128 as text.
+/// XXH3-64 as text.
 pub(crate) fn hash_of(bytes: &[u8]) -> String {
-    format!("{:032x}", XxHash3_128::oneshot(bytes))
-}
-
-/// XXH3-64 as text, of a column chunk.
-pub(crate) fn chunk_hash(bytes: &[u8]) -> String {
     format!("{:016x}", XxHash3_64::oneshot(bytes))
 }
 
@@ -65,7 +60,7 @@ pub(crate) struct Manifest {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct DictionaryEntry {
     pub bytes: u64,
-    /// XXH3-128 of the file.
+    /// XXH3-64 of the file.
     pub hash: String,
     /// Where it is, relative to the archive, if not under the usual name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,11 +86,11 @@ pub struct FileEntry {
     pub rows: u64,
     /// Its bytes.
     pub bytes: u64,
-    /// XXH3-128 of the file.
+    /// XXH3-64 of the file.
     pub hash: String,
     /// Bytes of its footer.
     pub footer_bytes: u64,
-    /// XXH3-128 of its footer, from the metadata to the end of the file.
+    /// XXH3-64 of its footer, from the metadata to the end of the file.
     pub footer: String,
     /// The bytes of the file that it was made from.
     pub source_bytes: u64,

@@ -69,7 +69,8 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64) -> R
         }
         let (learned, held_out) = hold_out_a_quarter(table, &sampled.blocks)?;
         sampled.learned = learned;
-        sampled.held_out = Some(held_out);
+        // Together, since what is coded in short pieces takes more bytes.
+        sampled.held_out = Some(together(held_out)?.into_iter().collect());
         return Ok(sampled);
     }
     let groups: Vec<(usize, usize)> = (0..sources.len())
@@ -222,8 +223,12 @@ async fn rows_from(
     Ok(batches.map_err(move |error| error.at(&name)))
 }
 
-/// The third quarter of the rows is held out, in whole signals: rows nearby are alike, and a code for one that was
-/// learned from says little about others.
+/// Runs that are held out, and their share of the rows.
+const HELD_OUT_RUNS: usize = 4;
+const HELD_OUT_SHARE: usize = 4;
+
+/// Runs of rows are held out, in whole signals: rows nearby are alike, and a code for one that was learned from says
+/// little about others. There are several, since a table is not the same from beginning to end.
 fn hold_out_a_quarter(table: &Table, blocks: &[RecordBatch]) -> Result<(Vec<RecordBatch>, Vec<RecordBatch>)> {
     if let Layout::Long { time, .. } = &table.layout
         && let Some(parts) = quarter_of_times(table, time, blocks)?
@@ -231,27 +236,36 @@ fn hold_out_a_quarter(table: &Table, blocks: &[RecordBatch]) -> Result<(Vec<Reco
         return Ok(parts);
     }
     let rows: usize = blocks.iter().map(RecordBatch::num_rows).sum();
-    let (from, to) = (rows / 2, rows / 2 + rows / 4);
+    let runs = held_out_runs(rows);
     let (mut learned, mut held_out) = (Vec::new(), Vec::new());
     let mut first = 0;
     for block in blocks {
         let count = block.num_rows();
         // Signals begin anew with every block.
         let unit = table.rows_of_signal();
-        let within = |row: usize| (row.clamp(first, first + count) - first).div_ceil(unit) * unit;
-        let (from, to) = (within(from).min(count), within(to).min(count));
-        for (held, start, end) in [(false, 0, from), (true, from, to), (false, to, count)] {
-            if start < end {
-                let part = if held { &mut held_out } else { &mut learned };
-                part.push(block.slice(start, end - start));
-            }
+        let within =
+            |row: usize| ((row.clamp(first, first + count) - first).div_ceil(unit) * unit).min(count);
+        let mut row = 0;
+        for run in &runs {
+            let (from, to) = (within(run.start), within(run.end));
+            learned.extend((row < from).then(|| block.slice(row, from - row)));
+            held_out.extend((from < to).then(|| block.slice(from, to - from)));
+            row = to;
         }
+        learned.extend((row < count).then(|| block.slice(row, count - row)));
         first += count;
     }
     Ok((learned, held_out))
 }
 
-/// Rows of the third quarter of times, where times are numbers: files may be in the order of series.
+/// The third quarter of every quarter of so many.
+fn held_out_runs(count: usize) -> Vec<Range<usize>> {
+    let parts = HELD_OUT_RUNS * HELD_OUT_SHARE;
+    let part = |run: usize| HELD_OUT_SHARE * run + HELD_OUT_SHARE / 2;
+    (0..HELD_OUT_RUNS).map(|run| part(run) * count / parts..(part(run) + 1) * count / parts).collect()
+}
+
+/// The same by their times, where times are numbers: files may be in the order of series.
 fn quarter_of_times(
     table: &Table,
     time: &str,
@@ -268,12 +282,15 @@ fn quarter_of_times(
     let mut sorted: Vec<i64> =
         columns.iter().flat_map(|times| times.as_primitive::<Int64Type>().iter().flatten()).collect();
     sorted.sort_unstable();
-    let (Some(from), Some(to)) = (sorted.get(sorted.len() / 2), sorted.get(sorted.len() / 4 * 3)) else {
-        return Ok(None);
-    };
+    let runs: Option<Vec<Range<i64>>> = held_out_runs(sorted.len())
+        .into_iter()
+        .map(|run| Some(*sorted.get(run.start)?..*sorted.get(run.end)?))
+        .collect();
+    let Some(runs) = runs else { return Ok(None) };
     let (mut learned, mut held_out) = (Vec::new(), Vec::new());
     for (block, times) in blocks.iter().zip(&columns) {
-        let is_held = |time: Option<i64>| Some(time.is_some_and(|time| (*from..*to).contains(&time)));
+        let is_held =
+            |time: Option<i64>| Some(time.is_some_and(|time| runs.iter().any(|run| run.contains(&time))));
         let held: BooleanArray = times.as_primitive::<Int64Type>().iter().map(is_held).collect();
         for (part, chosen) in [(&mut held_out, &held), (&mut learned, &arrow::compute::not(&held)?)] {
             let rows = filter_record_batch(block, chosen)?;

@@ -21,7 +21,7 @@ use super::drift::{Drift, Promise, Watch};
 use super::error_sums::ErrorSums;
 use super::footer::{Footer, KEY};
 use super::layout::{Layout, Placement, Table};
-use super::manifest::{DictionaryEntry, FileEntry, chunk_hash, hash_of};
+use super::manifest::{DictionaryEntry, FileEntry, hash_of};
 use super::opened::Generation;
 use super::parquet_footer::{fetch_footer, footer_length, parse_footer};
 use super::placed::{block_rows, place_rows};
@@ -494,7 +494,7 @@ async fn chunk_hashes(store: &Arc<dyn ObjectStore>, path: &Path, footer: &[u8]) 
         let mut hashes = Vec::with_capacity(group.num_columns());
         for chunk in group.columns() {
             let (start, length) = chunk.byte_range();
-            hashes.push(chunk_hash(&store.get_range(path, start..start + length).await?));
+            hashes.push(hash_of(&store.get_range(path, start..start + length).await?));
         }
         groups.push(hashes);
     }

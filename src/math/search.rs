@@ -53,6 +53,18 @@ impl Goal {
         found(one).is_better_than(&found(other))
     }
 
+    /// The same goal with its limit moved by a factor, but not far.
+    pub fn eased(&self, factor: f64) -> Self {
+        const FAR: f64 = 1.25;
+        let factor = if factor > 0.0 { factor.clamp(FAR.recip(), FAR) } else { 1.0 };
+        match self {
+            Self::Nmae(limit) => Self::Nmae(limit * factor),
+            Self::MaxError(limit) => Self::MaxError(limit * factor),
+            Self::Bytes(limit) => Self::Bytes(limit * factor),
+            Self::Smallest => Self::Smallest,
+        }
+    }
+
     /// What should be small.
     pub fn cost(&self, measured: &Measured) -> f64 {
         match self {

@@ -89,7 +89,7 @@ async fn is_unfinished(target: &Stored, folder: &Path) -> object_store::Result<b
     match target.store.get(&folder.clone().join(JOB_FILE)).await {
         Ok(found) => {
             let identity = found.bytes().await?;
-            Ok(identity.len() == 32 && identity.iter().all(u8::is_ascii_hexdigit))
+            Ok(identity.len() == 16 && identity.iter().all(u8::is_ascii_hexdigit))
         }
         Err(object_store::Error::NotFound { .. }) => Ok(false),
         Err(error) => Err(error),
