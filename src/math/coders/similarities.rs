@@ -192,8 +192,8 @@ impl SimilarityBlock for ScreenedBlock {
         self.narrow.fill(rows);
         screen.atoms.multiply(&self.narrow, &mut self.near);
         self.stride = screen.atoms.stride();
-        for (near, square) in self.near.chunks_exact_mut(self.stride).zip(&rows.squares) {
-            let relative = screen.relative_error(rows.dim, *square);
+        for (i, (near, square)) in self.near.chunks_exact_mut(self.stride).zip(&rows.squares).enumerate() {
+            let relative = screen.relative_error(*square, self.narrow.lost(i));
             if relative <= LARGEST_ERROR {
                 screen.kernel.apply(&mut near[..gram.atoms], *square as f32, &screen.squares);
                 self.bounds.push(Bound { relative, absolute: UNDERFLOW });

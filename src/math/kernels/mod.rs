@@ -82,9 +82,9 @@ pub trait Screen: Debug + Send + Sync {
     /// [`Kernel::apply`] in single precision.
     fn apply(&self, products: &mut [f32], a_square: f32, squares: &[f32]);
 
-    /// A bound on the relative error of `k(a, b)`, besides underflow, when operands of length `dim` are
-    /// rounded to single precision and everything is computed in it, products added in any order.
-    fn relative_error(&self, dim: usize, a_square: f64, b_square: f64) -> f64;
+    /// A bound on the relative error of `k(a, b)`, besides underflow, when it is computed in single precision from an
+    /// inner product that is off by at most `product_error`.
+    fn relative_error(&self, product_error: f64, a_square: f64, b_square: f64) -> f64;
 }
 
 /// Builds a kernel from what users give; `parameter` looks up a value by name.
