@@ -33,6 +33,8 @@ pub(crate) struct Gram {
     pub norms: Vec<f64>,
     /// The smallest of them.
     pub smallest_norm: f64,
+    /// Whether similarities, of atoms or of signals, are never negative.
+    pub never_negative: bool,
     /// All entries, row after row.
     pub values: Vec<f64>,
     /// The largest magnitude of every row within each group of columns.
@@ -118,6 +120,7 @@ impl Gram {
             rows,
             norms,
             smallest_norm,
+            never_negative: kernel.never_negative(),
             values,
             peaks,
             screen,

@@ -12,7 +12,9 @@
 //!   the exact solver of `active_set`: coordinate descent alone crawls when atoms are alike.
 //! - The bound is not `|z_i| <= |k_i| + ||K_i|| ||w||_2` atom by atom, but
 //!   `|z_i| <= max |k_i| + sum_j |w_j| max |K_ij|` over a group of similar atoms at once: tighter,
-//!   since similar atoms are far from the same others, and 32 times fewer.
+//!   since similar atoms are far from the same others, and 32 times fewer. Where similarities are never
+//!   negative, negative weights can only raise `z_i` and positive ones only lower it, so that the larger of
+//!   both parts is enough.
 //! - Similarities may be known to a bound only (`similarities`); whatever the bound leaves open is
 //!   computed exactly.
 
@@ -144,6 +146,8 @@ struct State {
     peaks: Vec<f64>,
     /// The same for `|k - K w|`.
     bounds: Vec<f64>,
+    /// How far positive weights may lower `k - K w`.
+    lowered: Vec<f64>,
 }
 
 impl State {
@@ -376,13 +380,20 @@ impl<S: Similarities> Run<'_, '_, S> {
     /// Bounds `|k - K w|` group by group.
     #[inline(always)]
     fn bound_groups(&mut self) {
-        let State { peaks, bounds, .. } = &mut *self.state;
+        let State { peaks, bounds, lowered, .. } = &mut *self.state;
         bounds.clear();
         bounds.extend_from_slice(peaks);
+        lowered.clear();
+        lowered.resize(peaks.len(), 0.0);
         for (position, weight) in self.set.positions.iter().zip(&self.set.weights) {
             if *weight != 0.0 {
-                add_scaled(bounds, weight.abs(), self.problem.gram.peaks(*position as usize));
+                let moved = if *weight > 0.0 { &mut *lowered } else { &mut *bounds };
+                add_scaled(moved, weight.abs(), self.problem.gram.peaks(*position as usize));
             }
+        }
+        let never_negative = self.problem.gram.never_negative;
+        for (bound, lowered) in bounds.iter_mut().zip(lowered) {
+            *bound = if never_negative { bound.max(*lowered) } else { *bound + *lowered };
         }
     }
 

@@ -32,6 +32,11 @@ pub trait Kernel: Debug + Send + Sync {
     /// Whether `k(a + c, b + c) = k(a, b)`, in which case rows are centred first.
     fn ignores_translation(&self) -> bool;
 
+    /// Whether `k(a, b) >= 0` whatever `a` and `b`.
+    fn never_negative(&self) -> bool {
+        false
+    }
+
     /// Turns the inner products of `a` with the rows of a block, in place, into similarities;
     /// `a_square` and `squares` are the squared norms.
     fn apply(&self, products: &mut [f64], a_square: f64, squares: &[f64]);

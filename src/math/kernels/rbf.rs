@@ -59,6 +59,10 @@ impl Kernel for Rbf {
         true
     }
 
+    fn never_negative(&self) -> bool {
+        true
+    }
+
     fn apply(&self, products: &mut [f64], a_square: f64, squares: &[f64]) {
         let factor = self.exponent_factor();
         vectorised(
