@@ -141,6 +141,8 @@ struct State {
     applied: Vec<f64>,
     /// Candidates that have turned out to be no violators, with their errors.
     passed: Vec<(usize, f64)>,
+    /// Candidates that are about to join the set.
+    newcomers: Vec<usize>,
     is_candidate: Vec<bool>,
     /// A bound on `|k|` of the positions of each group that are no candidates.
     peaks: Vec<f64>,
@@ -251,7 +253,7 @@ impl<S: Similarities> Run<'_, '_, S> {
             let position = self.problem.gram.rank[*atom as usize];
             // Predicted positions ascend.
             if let Ok(i) = self.state.candidates.binary_search(&position) {
-                self.join(i);
+                self.join(i, self.similarities.exact(position as usize));
                 self.set.give(*weight);
             }
         }
@@ -294,9 +296,9 @@ impl<S: Similarities> Run<'_, '_, S> {
         }
         let most = NEWCOMERS.max(self.set.len() / 4);
         let floor = self.problem.lambda + self.problem.tolerance * self.problem.gram.smallest_norm;
-        let mut joined = 0;
-        while joined < most {
-            let State { correlations, errors, candidates, passed, chunk_peaks, .. } = &mut *self.state;
+        while self.state.newcomers.len() < most {
+            let State { correlations, errors, candidates, passed, newcomers, chunk_peaks, .. } =
+                &mut *self.state;
             let i = mark_of(largest(0..chunk_peaks.len(), |chunk| chunk_peaks[chunk]));
             let size = correlations[i].abs() + errors[i];
             if size.is_nan() || size <= floor {
@@ -308,8 +310,9 @@ impl<S: Similarities> Run<'_, '_, S> {
                 correlations[i] += self.similarities.exact(position) - self.similarities.near(position);
                 errors[i] = 0.0;
             } else if size > limit {
-                self.join(i);
-                joined += 1;
+                newcomers.push(i);
+                passed.push((i, errors[i]));
+                errors[i] = IN_SET;
             } else {
                 passed.push((i, errors[i]));
                 errors[i] = IN_SET;
@@ -319,15 +322,35 @@ impl<S: Similarities> Run<'_, '_, S> {
         }
         let State { passed, errors, .. } = &mut *self.state;
         passed.drain(..).for_each(|(i, error)| errors[i] = error);
-        joined
+        self.join_newcomers()
     }
 
-    /// Puts a candidate into the set, with weight 0.
+    /// Puts all newcomers into the set; gives how many.
     #[inline(always)]
-    fn join(&mut self, i: usize) {
+    fn join_newcomers(&mut self) -> usize {
+        let count = self.state.newcomers.len();
+        let mut first = 0;
+        while first + NEWCOMERS <= count {
+            let places: [usize; NEWCOMERS] = std::array::from_fn(|i| self.state.newcomers[first + i]);
+            let exact = self.similarities.exact_each(places.map(|i| self.state.candidates[i] as usize));
+            for (i, exact) in places.into_iter().zip(exact) {
+                self.join(i, exact);
+            }
+            first += NEWCOMERS;
+        }
+        for place in first..count {
+            let i = self.state.newcomers[place];
+            self.join(i, self.similarities.exact(self.state.candidates[i] as usize));
+        }
+        self.state.newcomers.clear();
+        count
+    }
+
+    /// Puts a candidate into the set, with weight 0; `exact` is its similarity.
+    #[inline(always)]
+    fn join(&mut self, i: usize, exact: f64) {
         let State { candidates, correlations, errors, rows, all, .. } = &mut *self.state;
         let position = candidates[i] as usize;
-        let exact = self.similarities.exact(position);
         if errors[i] > 0.0 {
             correlations[i] += exact - self.similarities.near(position);
         }

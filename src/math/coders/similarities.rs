@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::math::gram::Gram;
 use crate::math::packed::PackedSignals;
-use crate::math::signals::{Rows, long_dot};
+use crate::math::signals::{Rows, long_dots};
 use crate::math::{Kernel, MathError, PreparedDictionary, Result, Signals};
 
 /// The similarities of one signal, by position in the gram matrix.
@@ -20,6 +20,8 @@ pub(super) trait Similarities: Copy {
     fn error(&self, position: usize) -> f64;
     /// The similarity.
     fn exact(&self, position: usize) -> f64;
+    /// Several similarities at once.
+    fn exact_each<const COUNT: usize>(&self, positions: [usize; COUNT]) -> [f64; COUNT];
 }
 
 /// The similarities of some signals.
@@ -137,6 +139,11 @@ impl Similarities for &[f64] {
     fn exact(&self, position: usize) -> f64 {
         self[position]
     }
+
+    #[inline(always)]
+    fn exact_each<const COUNT: usize>(&self, positions: [usize; COUNT]) -> [f64; COUNT] {
+        positions.map(|position| self[position])
+    }
 }
 
 /// Similarities in single precision, with what it takes to compute any of them exactly.
@@ -245,7 +252,14 @@ impl Similarities for Screened<'_> {
 
     #[inline(always)]
     fn exact(&self, position: usize) -> f64 {
-        let product = long_dot(self.signal, self.atoms.row(position));
-        self.kernel.pair(product, self.square, self.atoms.squares[position])
+        self.exact_each([position])[0]
+    }
+
+    #[inline(always)]
+    fn exact_each<const COUNT: usize>(&self, positions: [usize; COUNT]) -> [f64; COUNT] {
+        let mut values = long_dots(self.signal, positions.map(|position| self.atoms.row(position)));
+        let squares = positions.map(|position| self.atoms.squares[position]);
+        self.kernel.apply(&mut values, self.square, &squares);
+        values
     }
 }
