@@ -22,7 +22,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::active_set::ActiveSet;
-use super::batch::{Solution, Solver, Waiting, code_each};
+use super::batch::{Earlier, Solution, Solver, Waiting, code_each};
 use super::codes::{Code, Codes, ExitReason, SignalReport};
 use super::lasso::Lasso;
 use super::similarities::{ExactBlock, ScreenedBlock, Similarities, SimilarityBlock};
@@ -90,7 +90,7 @@ impl Fksc {
         dictionary: &PreparedDictionary,
         signals: &Signals<'_>,
         options: &CoderOptions,
-        start: Option<&Codes>,
+        start: Option<Earlier<'_>>,
     ) -> Result<Codes> {
         if dictionary.gram()?.screen.is_some() {
             code_each(dictionary, signals, options, start, &TwoStages::<ScreenedBlock>(PhantomData))
@@ -116,7 +116,8 @@ impl<B: SimilarityBlock> Solver for TwoStages<B> {
         solution: &mut Solution,
     ) -> SignalReport {
         set.clear();
-        let report = Run { problem, similarities: signal.similarities, set, state }.solve(signal.start);
+        let Waiting { similarities, start, known, .. } = signal;
+        let report = Run { problem, similarities, set, state }.solve(start, known);
         set.write_solution(problem, solution);
         report
     }
@@ -186,9 +187,9 @@ struct Run<'a, 'b, S> {
 
 impl<S: Similarities> Run<'_, '_, S> {
     #[inline(always)]
-    fn solve(&mut self, start: Code<'_>) -> SignalReport {
+    fn solve(&mut self, start: Code<'_>, known: &[f64]) -> SignalReport {
         self.predict();
-        let mut solved = self.start_from(start);
+        let mut solved = self.start_from(start, known);
         let mut outside_gap;
         let exit = loop {
             let settled = solved && self.settle_candidates();
@@ -246,14 +247,17 @@ impl<S: Similarities> Run<'_, '_, S> {
         }
     }
 
-    /// Puts the candidates of an earlier code into the set and solves on them. False if the rounds ran out.
+    /// Puts the candidates of an earlier code into the set and solves on them; `known` are their similarities, where
+    /// it is not empty. False if the rounds ran out.
     #[inline(always)]
-    fn start_from(&mut self, (atoms, weights): Code<'_>) -> bool {
-        for (atom, weight) in atoms.iter().zip(weights) {
+    fn start_from(&mut self, (atoms, weights): Code<'_>, known: &[f64]) -> bool {
+        for (entry, (atom, weight)) in atoms.iter().zip(weights).enumerate() {
             let position = self.problem.gram.rank[*atom as usize];
             // Predicted positions ascend.
             if let Ok(i) = self.state.candidates.binary_search(&position) {
-                self.join(i, self.similarities.exact(position as usize));
+                let known = known.get(entry).filter(|_| self.state.errors[i] > 0.0);
+                let exact = known.copied().unwrap_or_else(|| self.similarities.exact(position as usize));
+                self.join(i, exact);
                 self.set.give(*weight);
             }
         }
