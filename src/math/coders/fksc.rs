@@ -31,8 +31,8 @@ use crate::math::gram::GROUP;
 use crate::math::signals::{add_all_scaled, add_scaled};
 use crate::math::{Dictionary, PreparedDictionary, Result, Signals};
 
-/// How many violators join the working set at a time, at least.
-const NEWCOMERS: usize = 4;
+/// Newcomers whose similarities are computed together.
+const TOGETHER: usize = 4;
 
 /// Candidates that are looked at together: mostly none of them violates its condition.
 const CHUNK: usize = 16;
@@ -298,7 +298,7 @@ impl<S: Similarities> Run<'_, '_, S> {
             let peak = self.state.largest_marked(chunk_of(start));
             self.state.chunk_peaks.push(peak);
         }
-        let most = NEWCOMERS.max(self.set.len() / 4);
+        let most = S::NEWCOMERS.max(self.set.len() / 4);
         let floor = self.problem.lambda + self.problem.tolerance * self.problem.gram.smallest_norm;
         while self.state.newcomers.len() < most {
             let State { correlations, errors, candidates, passed, newcomers, chunk_peaks, .. } =
@@ -334,13 +334,13 @@ impl<S: Similarities> Run<'_, '_, S> {
     fn join_newcomers(&mut self) -> usize {
         let count = self.state.newcomers.len();
         let mut first = 0;
-        while first + NEWCOMERS <= count {
-            let places: [usize; NEWCOMERS] = std::array::from_fn(|i| self.state.newcomers[first + i]);
+        while first + TOGETHER <= count {
+            let places: [usize; TOGETHER] = std::array::from_fn(|i| self.state.newcomers[first + i]);
             let exact = self.similarities.exact_each(places.map(|i| self.state.candidates[i] as usize));
             for (i, exact) in places.into_iter().zip(exact) {
                 self.join(i, exact);
             }
-            first += NEWCOMERS;
+            first += TOGETHER;
         }
         for place in first..count {
             let i = self.state.newcomers[place];

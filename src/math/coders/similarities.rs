@@ -14,6 +14,9 @@ use crate::math::{Kernel, MathError, PreparedDictionary, Result, Signals};
 
 /// The similarities of one signal, by position in the gram matrix.
 pub(super) trait Similarities: Copy {
+    /// How many atoms should join a working set at a time, at least.
+    const NEWCOMERS: usize;
+
     /// A value near the similarity.
     fn near(&self, position: usize) -> f64;
     /// How far `near` may be off.
@@ -125,6 +128,9 @@ impl SimilarityBlock for ExactBlock {
 }
 
 impl Similarities for &[f64] {
+    // Of fewer at a time fewer are in vain.
+    const NEWCOMERS: usize = 3;
+
     #[inline(always)]
     fn near(&self, position: usize) -> f64 {
         self[position]
@@ -240,6 +246,9 @@ pub(super) struct Screened<'a> {
 }
 
 impl Similarities for Screened<'_> {
+    // Exact similarities are quicker by fours.
+    const NEWCOMERS: usize = 4;
+
     #[inline(always)]
     fn near(&self, position: usize) -> f64 {
         f64::from(self.near[position])
