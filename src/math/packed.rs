@@ -129,9 +129,9 @@ const WIDTH: usize = 8;
 fn round<const LANES: usize>(row: &[f64], packed: &mut [[Pair; LANES]], lane: usize) -> Scale {
     let square = row.chunks(2 * CHUNK).map(|chunk| dot(chunk, chunk)).fold(0.0, f64::max);
     let largest = row.iter().fold(0.0f64, |most, value| if value.abs() > most { value.abs() } else { most });
-    let unit = (square.sqrt() / CHUNK_NORM).max(largest / LARGEST);
-    // Of a row of zeros, or one whose square underflows, nothing is left.
-    let scale = if unit > 0.0 { 1.0 / unit } else { 0.0 };
+    // A smaller unit would lose digits in single precision; what is too small for this one counts as lost.
+    let unit = (square.sqrt() / CHUNK_NORM).max(largest / LARGEST).max(f64::from(f32::MIN_POSITIVE));
+    let scale = 1.0 / unit;
     let mut lost = [0.0; WIDTH];
     let (chunks, last) = row.as_chunks::<WIDTH>();
     let mut filled_up = [0.0; WIDTH];
@@ -171,7 +171,7 @@ impl PackedAtoms {
 
     /// A bound on the error of the products of vectors of these norms of which rounding took so much: what was taken,
     /// and the roundings of every chunk's sum, of its worth, of their product and of their sum. The last term is what
-    /// flushing the smallest numbers to zero can lose, of the rows or of the worth of their units.
+    /// flushing the worth to zero can lose.
     pub fn product_error(&self, (norm, lost): (f64, f64), (other_norm, other_lost): (f64, f64)) -> f64 {
         const ROUNDOFF: f64 = 1.0 / (1 << 24) as f64;
         let chunks = self.pairs.div_ceil(CHUNK) as f64;

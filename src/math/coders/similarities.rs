@@ -1,7 +1,7 @@
 //! `k(y, X)` for a block of signals: exact, or fast with a bound on the error.
 //!
 //! A code depends on few of a signal's similarities; of the others it is enough to know that they are
-//! small. So where the product is the larger part of the work it is made in single precision, and what
+//! small. So where the product is the larger part of the work it is made in short integers (`packed`), and what
 //! the code depends on is computed anew in double precision. The kernel gives the bound
 //! ([`crate::math::kernels::Screen`]); it is proven, not estimated, so codes are as good as without.
 
