@@ -33,11 +33,13 @@ pub(crate) struct Gram {
     pub norms: Vec<f64>,
     /// The smallest of them.
     pub smallest_norm: f64,
+    /// Whether similarities, of atoms or of signals, are never negative.
+    pub never_negative: bool,
     /// All entries, row after row.
     pub values: Vec<f64>,
     /// The largest magnitude of every row within each group of columns.
     peaks: Vec<f64>,
-    /// The atoms in single precision, where that pays.
+    /// The atoms for a fast product, where that pays.
     pub screen: Option<Screening>,
     /// What some coders need, computed when first asked for.
     eigenvalue_bound: OnceLock<f64>,
@@ -45,37 +47,43 @@ pub(crate) struct Gram {
     ridge_inverse: Mutex<Option<(f64, Arc<Vec<f64>>)>>,
 }
 
-/// The atoms by position in single precision.
+/// The atoms by position for a fast product.
 #[derive(Debug)]
 pub(crate) struct Screening {
     pub kernel: Arc<dyn Screen>,
     pub atoms: PackedAtoms,
     pub squares: Vec<f32>,
+    /// The largest square of an atom's norm.
     largest_square: f64,
+    /// The most that rounding took from an atom.
+    most_lost: f64,
 }
 
 /// Lengths and numbers of atoms from which a faster product is worth a second look at some of it.
 const SCREENED_DIM: usize = 128;
 const SCREENED_ATOMS: usize = 128;
 /// The relative error of similarities from which too many would need that second look.
-const SCREENED_ERROR: f64 = 0.01;
+const SCREENED_ERROR: f64 = 0.03;
 
 impl Screening {
     fn new(rows: &Rows, kernel: &dyn Kernel) -> Option<Self> {
         let kernel = kernel.screen().filter(|_| has_fast_product())?;
+        if rows.dim < SCREENED_DIM || rows.len() < SCREENED_ATOMS {
+            return None;
+        }
         let largest_square = rows.squares.iter().fold(0.0, |m: f64, square| m.max(*square));
-        let error = kernel.relative_error(rows.dim, largest_square, largest_square);
-        let pays = rows.dim >= SCREENED_DIM && rows.len() >= SCREENED_ATOMS && error <= SCREENED_ERROR;
-        pays.then(|| {
-            let atoms = PackedAtoms::new(rows);
-            let squares = rows.squares.iter().map(|square| *square as f32).collect();
-            Self { kernel, atoms, squares, largest_square }
-        })
+        let atoms = PackedAtoms::new(rows);
+        let squares = rows.squares.iter().map(|square| *square as f32).collect();
+        let most_lost = atoms.most_lost();
+        let screening = Self { kernel, atoms, squares, largest_square, most_lost };
+        (screening.relative_error(largest_square, most_lost) <= SCREENED_ERROR).then_some(screening)
     }
 
-    /// A bound on the relative error of a signal's similarities.
-    pub fn relative_error(&self, dim: usize, square: f64) -> f64 {
-        self.kernel.relative_error(dim, square, self.largest_square)
+    /// A bound on the relative error of the similarities of a signal from which rounding took a vector of norm `lost`.
+    pub fn relative_error(&self, square: f64, lost: f64) -> f64 {
+        let atom = (self.largest_square.sqrt(), self.most_lost);
+        let product_error = self.atoms.product_error((square.sqrt(), lost), atom);
+        self.kernel.relative_error(product_error, square, self.largest_square)
     }
 }
 
@@ -112,6 +120,7 @@ impl Gram {
             rows,
             norms,
             smallest_norm,
+            never_negative: kernel.never_negative(),
             values,
             peaks,
             screen,

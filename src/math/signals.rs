@@ -224,7 +224,7 @@ pub(crate) fn by_content(a: &[f64], b: &[f64]) -> Ordering {
 /// Inner product with a fixed order of additions that vectorises.
 #[inline(always)]
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    dot_in_vectors::<2>(a, b)
+    dot_in_vectors::<DOT_VECTORS>(a, b)
 }
 
 /// The same for a few elements.
@@ -233,22 +233,49 @@ pub(crate) fn short_dot(a: &[f64], b: &[f64]) -> f64 {
     dot_in_vectors::<1>(a, b)
 }
 
-/// The same for long vectors, with more sums at a time: one alone would wait for its additions.
+/// [`dot`] of a long vector with others, bit for bit, in registers of the CPU's width, which compilers do not
+/// come to by themselves. Several vectors that are far away in memory are waited for at once.
+#[inline(always)]
+pub(crate) fn long_dots<const COUNT: usize>(a: &[f64], others: [&[f64]; COUNT]) -> [f64; COUNT] {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(simd) = pulp::x86::V3::try_new() {
+        return simd.vectorize(
+            #[inline(always)]
+            || {
+                let mut sums = [[pulp::f64x4(0.0, 0.0, 0.0, 0.0); DOT_VECTORS]; COUNT];
+                let (chunks, rest) = in_vectors::<DOT_VECTORS>(a);
+                let others = others.map(|other| in_vectors::<DOT_VECTORS>(&other[..a.len()]));
+                for (i, chunk) in chunks.iter().enumerate() {
+                    for (vector, part) in chunk.iter().enumerate() {
+                        let part = pulp::cast(*part);
+                        for (sums, (other, _)) in sums.iter_mut().zip(&others) {
+                            let product = simd.mul_f64x4(part, pulp::cast(other[i][vector]));
+                            sums[vector] = simd.add_f64x4(sums[vector], product);
+                        }
+                    }
+                }
+                std::array::from_fn(|i| total::<DOT_VECTORS>(pulp::cast(sums[i]), rest, others[i].1))
+            },
+        );
+    }
+    others.map(|other| dot(a, other))
+}
+
+/// [`dot`] of two long vectors.
 #[inline(always)]
 pub(crate) fn long_dot(a: &[f64], b: &[f64]) -> f64 {
-    dot_in_vectors::<8>(a, b)
+    long_dots(a, [b])[0]
 }
 
 /// Sums side by side: arrays of this length become one register where one lane after the other would not.
 const LANES: usize = 4;
+/// Registers of sums: one alone would wait for its additions.
+const DOT_VECTORS: usize = 2;
 
 #[inline(always)]
 fn dot_in_vectors<const VECTORS: usize>(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [[0.0; LANES]; VECTORS];
-    let (a_parts, a_rest) = a.as_chunks::<LANES>();
-    let (b_parts, b_rest) = b.as_chunks::<LANES>();
-    let (a_chunks, a_parts) = a_parts.as_chunks::<VECTORS>();
-    let (b_chunks, b_parts) = b_parts.as_chunks::<VECTORS>();
+    let ((a_chunks, a_rest), (b_chunks, b_rest)) = (in_vectors::<VECTORS>(a), in_vectors::<VECTORS>(b));
     for (x, y) in a_chunks.iter().zip(b_chunks) {
         for vector in 0..VECTORS {
             for lane in 0..LANES {
@@ -256,9 +283,20 @@ fn dot_in_vectors<const VECTORS: usize>(a: &[f64], b: &[f64]) -> f64 {
             }
         }
     }
-    let (a_rest, b_rest) =
-        (a_parts.as_flattened().iter().chain(a_rest), b_parts.as_flattened().iter().chain(b_rest));
-    let tail: f64 = a_rest.zip(b_rest).map(|(x, y)| x * y).sum();
+    total(sums, a_rest, b_rest)
+}
+
+/// A vector by registers, and what is left.
+#[inline(always)]
+fn in_vectors<const VECTORS: usize>(values: &[f64]) -> (&[[[f64; LANES]; VECTORS]], &[f64]) {
+    let chunks = values.as_chunks::<LANES>().0.as_chunks::<VECTORS>().0;
+    (chunks, &values[chunks.len() * VECTORS * LANES..])
+}
+
+/// An inner product from its sums and what is left of both vectors.
+#[inline(always)]
+fn total<const VECTORS: usize>(mut sums: [[f64; LANES]; VECTORS], a_rest: &[f64], b_rest: &[f64]) -> f64 {
+    let tail: f64 = a_rest.iter().zip(b_rest).map(|(x, y)| x * y).sum();
     let mut width = VECTORS / 2;
     while width > 0 {
         let (sums, others) = sums.split_at_mut(width);

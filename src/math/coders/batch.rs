@@ -105,6 +105,23 @@ pub(super) struct Waiting<'a, S> {
     pub similarities: S,
     /// A code to start from, possibly empty.
     pub start: Code<'a>,
+    /// Its atoms' similarities to the signal, or none.
+    pub known: &'a [f64],
+}
+
+/// Codes of the same signals with a dictionary that has changed little since.
+#[derive(Clone, Copy)]
+pub(crate) struct Earlier<'a> {
+    pub codes: &'a Codes,
+    /// What the nonzeros' atoms have become as similar to their signals, in the order of the nonzeros, or none.
+    pub similarities: &'a [f64],
+}
+
+impl<'a> Earlier<'a> {
+    fn row(&self, signal: usize) -> (Code<'a>, &'a [f64]) {
+        let range = self.codes.weights.indptr().outer_inds_sz(signal);
+        (self.codes.row(signal), self.similarities.get(range).unwrap_or_default())
+    }
 }
 
 /// Codes one signal after the other. To be inlined, so that it is compiled for the CPU's vectors.
@@ -132,7 +149,7 @@ pub(super) fn code_each<S: Solver>(
     dictionary: &PreparedDictionary,
     signals: &Signals<'_>,
     options: &CoderOptions,
-    start: Option<&Codes>,
+    start: Option<Earlier<'_>>,
     solver: &S,
 ) -> Result<Codes> {
     let gram = dictionary.gram()?;
@@ -153,7 +170,7 @@ struct CodeBlock<'a, S: Solver> {
     solver: &'a S,
     block: &'a S::Block,
     signals: Range<usize>,
-    start: Option<&'a Codes>,
+    start: Option<Earlier<'a>>,
     workspace: &'a mut Workspace<S::Memory>,
 }
 
@@ -175,8 +192,8 @@ impl<S: Solver> NullaryFnOnce for CodeBlock<'_, S> {
                 max_rounds: options.max_rounds,
             };
             let similarities = block.row(dictionary, gram, index);
-            let start = start.map_or((&[][..], &[][..]), |codes| codes.row(signal));
-            let waiting = Waiting { index, similarities, start };
+            let (start, known) = start.map_or(((&[][..], &[][..]), &[][..]), |earlier| earlier.row(signal));
+            let waiting = Waiting { index, similarities, start, known };
             let Workspace { memory, solution, .. } = &mut *workspace;
             let mut report = solver.solve(&problem, waiting, memory, solution);
             if let Some(most) = options.max_nonzeros {

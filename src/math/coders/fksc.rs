@@ -12,7 +12,9 @@
 //!   the exact solver of `active_set`: coordinate descent alone crawls when atoms are alike.
 //! - The bound is not `|z_i| <= |k_i| + ||K_i|| ||w||_2` atom by atom, but
 //!   `|z_i| <= max |k_i| + sum_j |w_j| max |K_ij|` over a group of similar atoms at once: tighter,
-//!   since similar atoms are far from the same others, and 32 times fewer.
+//!   since similar atoms are far from the same others, and 32 times fewer. Where similarities are never
+//!   negative, negative weights can only raise `z_i` and positive ones only lower it, so that the larger of
+//!   both parts is enough.
 //! - Similarities may be known to a bound only (`similarities`); whatever the bound leaves open is
 //!   computed exactly.
 
@@ -20,7 +22,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::active_set::ActiveSet;
-use super::batch::{Solution, Solver, Waiting, code_each};
+use super::batch::{Earlier, Solution, Solver, Waiting, code_each};
 use super::codes::{Code, Codes, ExitReason, SignalReport};
 use super::lasso::Lasso;
 use super::similarities::{ExactBlock, ScreenedBlock, Similarities, SimilarityBlock};
@@ -29,8 +31,8 @@ use crate::math::gram::GROUP;
 use crate::math::signals::{add_all_scaled, add_scaled};
 use crate::math::{Dictionary, PreparedDictionary, Result, Signals};
 
-/// How many violators join the working set at a time, at least.
-const NEWCOMERS: usize = 4;
+/// Newcomers whose similarities are computed together.
+const TOGETHER: usize = 4;
 
 /// Candidates that are looked at together: mostly none of them violates its condition.
 const CHUNK: usize = 16;
@@ -88,7 +90,7 @@ impl Fksc {
         dictionary: &PreparedDictionary,
         signals: &Signals<'_>,
         options: &CoderOptions,
-        start: Option<&Codes>,
+        start: Option<Earlier<'_>>,
     ) -> Result<Codes> {
         if dictionary.gram()?.screen.is_some() {
             code_each(dictionary, signals, options, start, &TwoStages::<ScreenedBlock>(PhantomData))
@@ -114,7 +116,8 @@ impl<B: SimilarityBlock> Solver for TwoStages<B> {
         solution: &mut Solution,
     ) -> SignalReport {
         set.clear();
-        let report = Run { problem, similarities: signal.similarities, set, state }.solve(signal.start);
+        let Waiting { similarities, start, known, .. } = signal;
+        let report = Run { problem, similarities, set, state }.solve(start, known);
         set.write_solution(problem, solution);
         report
     }
@@ -139,11 +142,15 @@ struct State {
     applied: Vec<f64>,
     /// Candidates that have turned out to be no violators, with their errors.
     passed: Vec<(usize, f64)>,
+    /// Candidates that are about to join the set.
+    newcomers: Vec<usize>,
     is_candidate: Vec<bool>,
     /// A bound on `|k|` of the positions of each group that are no candidates.
     peaks: Vec<f64>,
     /// The same for `|k - K w|`.
     bounds: Vec<f64>,
+    /// How far positive weights may lower `k - K w`.
+    lowered: Vec<f64>,
 }
 
 impl State {
@@ -180,9 +187,9 @@ struct Run<'a, 'b, S> {
 
 impl<S: Similarities> Run<'_, '_, S> {
     #[inline(always)]
-    fn solve(&mut self, start: Code<'_>) -> SignalReport {
+    fn solve(&mut self, start: Code<'_>, known: &[f64]) -> SignalReport {
         self.predict();
-        let mut solved = self.start_from(start);
+        let mut solved = self.start_from(start, known);
         let mut outside_gap;
         let exit = loop {
             let settled = solved && self.settle_candidates();
@@ -240,14 +247,17 @@ impl<S: Similarities> Run<'_, '_, S> {
         }
     }
 
-    /// Puts the candidates of an earlier code into the set and solves on them. False if the rounds ran out.
+    /// Puts the candidates of an earlier code into the set and solves on them; `known` are their similarities, where
+    /// it is not empty. False if the rounds ran out.
     #[inline(always)]
-    fn start_from(&mut self, (atoms, weights): Code<'_>) -> bool {
-        for (atom, weight) in atoms.iter().zip(weights) {
+    fn start_from(&mut self, (atoms, weights): Code<'_>, known: &[f64]) -> bool {
+        for (entry, (atom, weight)) in atoms.iter().zip(weights).enumerate() {
             let position = self.problem.gram.rank[*atom as usize];
             // Predicted positions ascend.
             if let Ok(i) = self.state.candidates.binary_search(&position) {
-                self.join(i);
+                let known = known.get(entry).filter(|_| self.state.errors[i] > 0.0);
+                let exact = known.copied().unwrap_or_else(|| self.similarities.exact(position as usize));
+                self.join(i, exact);
                 self.set.give(*weight);
             }
         }
@@ -288,11 +298,11 @@ impl<S: Similarities> Run<'_, '_, S> {
             let peak = self.state.largest_marked(chunk_of(start));
             self.state.chunk_peaks.push(peak);
         }
-        let most = NEWCOMERS.max(self.set.len() / 4);
+        let most = S::NEWCOMERS.max(self.set.len() / 4);
         let floor = self.problem.lambda + self.problem.tolerance * self.problem.gram.smallest_norm;
-        let mut joined = 0;
-        while joined < most {
-            let State { correlations, errors, candidates, passed, chunk_peaks, .. } = &mut *self.state;
+        while self.state.newcomers.len() < most {
+            let State { correlations, errors, candidates, passed, newcomers, chunk_peaks, .. } =
+                &mut *self.state;
             let i = mark_of(largest(0..chunk_peaks.len(), |chunk| chunk_peaks[chunk]));
             let size = correlations[i].abs() + errors[i];
             if size.is_nan() || size <= floor {
@@ -304,8 +314,9 @@ impl<S: Similarities> Run<'_, '_, S> {
                 correlations[i] += self.similarities.exact(position) - self.similarities.near(position);
                 errors[i] = 0.0;
             } else if size > limit {
-                self.join(i);
-                joined += 1;
+                newcomers.push(i);
+                passed.push((i, errors[i]));
+                errors[i] = IN_SET;
             } else {
                 passed.push((i, errors[i]));
                 errors[i] = IN_SET;
@@ -315,15 +326,35 @@ impl<S: Similarities> Run<'_, '_, S> {
         }
         let State { passed, errors, .. } = &mut *self.state;
         passed.drain(..).for_each(|(i, error)| errors[i] = error);
-        joined
+        self.join_newcomers()
     }
 
-    /// Puts a candidate into the set, with weight 0.
+    /// Puts all newcomers into the set; gives how many.
     #[inline(always)]
-    fn join(&mut self, i: usize) {
+    fn join_newcomers(&mut self) -> usize {
+        let count = self.state.newcomers.len();
+        let mut first = 0;
+        while first + TOGETHER <= count {
+            let places: [usize; TOGETHER] = std::array::from_fn(|i| self.state.newcomers[first + i]);
+            let exact = self.similarities.exact_each(places.map(|i| self.state.candidates[i] as usize));
+            for (i, exact) in places.into_iter().zip(exact) {
+                self.join(i, exact);
+            }
+            first += TOGETHER;
+        }
+        for place in first..count {
+            let i = self.state.newcomers[place];
+            self.join(i, self.similarities.exact(self.state.candidates[i] as usize));
+        }
+        self.state.newcomers.clear();
+        count
+    }
+
+    /// Puts a candidate into the set, with weight 0; `exact` is its similarity.
+    #[inline(always)]
+    fn join(&mut self, i: usize, exact: f64) {
         let State { candidates, correlations, errors, rows, all, .. } = &mut *self.state;
         let position = candidates[i] as usize;
-        let exact = self.similarities.exact(position);
         if errors[i] > 0.0 {
             correlations[i] += exact - self.similarities.near(position);
         }
@@ -376,13 +407,20 @@ impl<S: Similarities> Run<'_, '_, S> {
     /// Bounds `|k - K w|` group by group.
     #[inline(always)]
     fn bound_groups(&mut self) {
-        let State { peaks, bounds, .. } = &mut *self.state;
+        let State { peaks, bounds, lowered, .. } = &mut *self.state;
         bounds.clear();
         bounds.extend_from_slice(peaks);
+        lowered.clear();
+        lowered.resize(peaks.len(), 0.0);
         for (position, weight) in self.set.positions.iter().zip(&self.set.weights) {
             if *weight != 0.0 {
-                add_scaled(bounds, weight.abs(), self.problem.gram.peaks(*position as usize));
+                let moved = if *weight > 0.0 { &mut *lowered } else { &mut *bounds };
+                add_scaled(moved, weight.abs(), self.problem.gram.peaks(*position as usize));
             }
+        }
+        let never_negative = self.problem.gram.never_negative;
+        for (bound, lowered) in bounds.iter_mut().zip(lowered) {
+            *bound = if never_negative { bound.max(*lowered) } else { *bound + *lowered };
         }
     }
 

@@ -33,6 +33,7 @@ mod stages;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+pub(crate) use batch::Earlier;
 pub use cd::Cd;
 pub use codes::{Code, Codes, ExitReason, SignalReport};
 pub use fksc::Fksc;

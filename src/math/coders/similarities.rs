@@ -1,7 +1,7 @@
 //! `k(y, X)` for a block of signals: exact, or fast with a bound on the error.
 //!
 //! A code depends on few of a signal's similarities; of the others it is enough to know that they are
-//! small. So where the product is the larger part of the work it is made in single precision, and what
+//! small. So where the product is the larger part of the work it is made in short integers (`packed`), and what
 //! the code depends on is computed anew in double precision. The kernel gives the bound
 //! ([`crate::math::kernels::Screen`]); it is proven, not estimated, so codes are as good as without.
 
@@ -9,17 +9,22 @@ use std::ops::Range;
 
 use crate::math::gram::Gram;
 use crate::math::packed::PackedSignals;
-use crate::math::signals::{Rows, long_dot};
+use crate::math::signals::{Rows, long_dots};
 use crate::math::{Kernel, MathError, PreparedDictionary, Result, Signals};
 
 /// The similarities of one signal, by position in the gram matrix.
 pub(super) trait Similarities: Copy {
+    /// How many atoms should join a working set at a time, at least.
+    const NEWCOMERS: usize;
+
     /// A value near the similarity.
     fn near(&self, position: usize) -> f64;
     /// How far `near` may be off.
     fn error(&self, position: usize) -> f64;
     /// The similarity.
     fn exact(&self, position: usize) -> f64;
+    /// Several similarities at once.
+    fn exact_each<const COUNT: usize>(&self, positions: [usize; COUNT]) -> [f64; COUNT];
 }
 
 /// The similarities of some signals.
@@ -123,6 +128,9 @@ impl SimilarityBlock for ExactBlock {
 }
 
 impl Similarities for &[f64] {
+    // Of fewer at a time fewer are in vain.
+    const NEWCOMERS: usize = 3;
+
     #[inline(always)]
     fn near(&self, position: usize) -> f64 {
         self[position]
@@ -136,6 +144,11 @@ impl Similarities for &[f64] {
     #[inline(always)]
     fn exact(&self, position: usize) -> f64 {
         self[position]
+    }
+
+    #[inline(always)]
+    fn exact_each<const COUNT: usize>(&self, positions: [usize; COUNT]) -> [f64; COUNT] {
+        positions.map(|position| self[position])
     }
 }
 
@@ -192,8 +205,8 @@ impl SimilarityBlock for ScreenedBlock {
         self.narrow.fill(rows);
         screen.atoms.multiply(&self.narrow, &mut self.near);
         self.stride = screen.atoms.stride();
-        for (near, square) in self.near.chunks_exact_mut(self.stride).zip(&rows.squares) {
-            let relative = screen.relative_error(rows.dim, *square);
+        for (i, (near, square)) in self.near.chunks_exact_mut(self.stride).zip(&rows.squares).enumerate() {
+            let relative = screen.relative_error(*square, self.narrow.lost(i));
             if relative <= LARGEST_ERROR {
                 screen.kernel.apply(&mut near[..gram.atoms], *square as f32, &screen.squares);
                 self.bounds.push(Bound { relative, absolute: UNDERFLOW });
@@ -233,6 +246,9 @@ pub(super) struct Screened<'a> {
 }
 
 impl Similarities for Screened<'_> {
+    // Exact similarities are quicker by fours.
+    const NEWCOMERS: usize = 4;
+
     #[inline(always)]
     fn near(&self, position: usize) -> f64 {
         f64::from(self.near[position])
@@ -245,7 +261,14 @@ impl Similarities for Screened<'_> {
 
     #[inline(always)]
     fn exact(&self, position: usize) -> f64 {
-        let product = long_dot(self.signal, self.atoms.row(position));
-        self.kernel.pair(product, self.square, self.atoms.squares[position])
+        self.exact_each([position])[0]
+    }
+
+    #[inline(always)]
+    fn exact_each<const COUNT: usize>(&self, positions: [usize; COUNT]) -> [f64; COUNT] {
+        let mut values = long_dots(self.signal, positions.map(|position| self.atoms.row(position)));
+        let squares = positions.map(|position| self.atoms.squares[position]);
+        self.kernel.apply(&mut values, self.square, &squares);
+        values
     }
 }

@@ -32,6 +32,11 @@ pub trait Kernel: Debug + Send + Sync {
     /// Whether `k(a + c, b + c) = k(a, b)`, in which case rows are centred first.
     fn ignores_translation(&self) -> bool;
 
+    /// Whether `k(a, b) >= 0` whatever `a` and `b`.
+    fn never_negative(&self) -> bool {
+        false
+    }
+
     /// Turns the inner products of `a` with the rows of a block, in place, into similarities;
     /// `a_square` and `squares` are the squared norms.
     fn apply(&self, products: &mut [f64], a_square: f64, squares: &[f64]);
@@ -82,9 +87,9 @@ pub trait Screen: Debug + Send + Sync {
     /// [`Kernel::apply`] in single precision.
     fn apply(&self, products: &mut [f32], a_square: f32, squares: &[f32]);
 
-    /// A bound on the relative error of `k(a, b)`, besides underflow, when operands of length `dim` are
-    /// rounded to single precision and everything is computed in it, products added in any order.
-    fn relative_error(&self, dim: usize, a_square: f64, b_square: f64) -> f64;
+    /// A bound on the relative error of `k(a, b)`, besides underflow, when it is computed in single precision from an
+    /// inner product that is off by at most `product_error`.
+    fn relative_error(&self, product_error: f64, a_square: f64, b_square: f64) -> f64;
 }
 
 /// Builds a kernel from what users give; `parameter` looks up a value by name.

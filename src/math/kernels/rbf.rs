@@ -59,6 +59,10 @@ impl Kernel for Rbf {
         true
     }
 
+    fn never_negative(&self) -> bool {
+        true
+    }
+
     fn apply(&self, products: &mut [f64], a_square: f64, squares: &[f64]) {
         let factor = self.exponent_factor();
         vectorised(
@@ -110,22 +114,19 @@ impl Screen for Rbf {
         );
     }
 
-    /// With `u = 2^-24`: rounding operands and adding `n` products moves `a.b` by at most `(n + 3) u |a||b|`;
-    /// rounding the squares, the two sums and the factor moves the squared distance by at most
-    /// `6 u (|a| + |b|)^2 <= 12 u (|a|^2 + |b|^2)`. What is flushed to zero (below `1.2e-38`), element by element or
-    /// product by product, adds at most `1e-37 (n + 2) (1 + |a| + |b|)`. An exponent that is off by `e < 1` makes a
-    /// relative error below `2 e`; the last term is `exp_f32`'s own, and a factor that is flushed.
-    fn relative_error(&self, dim: usize, a_square: f64, b_square: f64) -> f64 {
+    /// With `u = 2^-24`: rounding the squares, the two sums and the factor moves the squared distance by at most
+    /// `6 u (|a| + |b|)^2 <= 12 u (|a|^2 + |b|^2)`; squares that are flushed to zero (below `1.2e-38`) by at most
+    /// `1e-37`. An exponent that is off by `e < 1` makes a relative error below `e + e^2`; the last term is
+    /// `exp_f32`'s own, and a factor that is flushed.
+    fn relative_error(&self, product_error: f64, a_square: f64, b_square: f64) -> f64 {
         const ROUNDOFF: f64 = 1.0 / (1 << 24) as f64;
         /// Squares beyond this might overflow.
         const LARGEST: f64 = 1e30;
         if !(a_square < LARGEST && b_square < LARGEST) {
             return f64::INFINITY;
         }
-        let product = 2.0 * (dim as f64 + 3.0) * (a_square * b_square).sqrt();
-        let rounded = ROUNDOFF * (product + 12.0 * (a_square + b_square));
-        let flushed = 1e-37 * (dim as f64 + 2.0) * (1.0 + a_square.sqrt() + b_square.sqrt());
-        let exponent = -self.exponent_factor() * (rounded + 2.0 * flushed);
-        if exponent < 0.5 { 2.0 * exponent + 2e-6 } else { f64::INFINITY }
+        let rounded = 12.0 * ROUNDOFF * (a_square + b_square);
+        let exponent = -self.exponent_factor() * (2.0 * product_error + rounded + 1e-37);
+        if exponent < 0.5 { exponent + exponent * exponent + 2e-6 } else { f64::INFINITY }
     }
 }

@@ -8,21 +8,22 @@
 
 use rayon::prelude::*;
 
-use super::step::Step;
+use super::step::{Moved, Sparse, Step};
 use super::{Observer, Progress, Start, Task};
-use crate::math::coders::{CoderOptions, Codes, Fksc};
+use crate::math::coders::{CoderOptions, Codes, Earlier, Fksc};
 use crate::math::gram::Gram;
 use crate::math::{Dictionary, MathError, PreparedDictionary, Result, Round, Training};
 
 /// Two atoms that differ by less than this share of the median difference count as one.
 const ALIKE: f64 = 0.0025;
 
-/// Learns for the learner called `learner`; `descend` moves the atoms for given codes.
+/// Learns for the learner called `learner`; `descend` moves the atoms for given codes. It is told the similarities that
+/// it has computed of these atoms before, which hold for the signals that used them then.
 pub(super) fn alternate(
     learner: &str,
     task: &Task<'_>,
     observer: &dyn Observer,
-    descend: impl Fn(&Step<'_>, &PreparedDictionary, &Codes) -> Result<PreparedDictionary>,
+    descend: impl Fn(&Step<'_>, &PreparedDictionary, &Codes, Option<&Sparse>) -> Result<Moved>,
 ) -> Result<Dictionary> {
     let coding = CoderOptions::new(task.lambda)?;
     let step = Step::new(task)?;
@@ -36,8 +37,13 @@ pub(super) fn alternate(
     let mut lowest = f64::INFINITY;
     let mut best: Option<Dictionary> = None;
     let mut before: Option<Codes> = None;
+    let mut known: Option<Sparse> = None;
     for round in 1..=task.max_rounds {
-        let codes = Fksc.encode_from(&current, &task.signals, &coding, before.as_ref())?;
+        // Transposed, they are in the order of the codes that they were computed for.
+        let by_signal: Option<Sparse> = known.as_ref().map(|by_atom| by_atom.transpose_view().to_csr());
+        let similarities = by_signal.as_ref().map_or(&[][..], |by_signal| by_signal.data());
+        let earlier = before.as_ref().map(|codes| Earlier { codes, similarities });
+        let codes = Fksc.encode_from(&current, &task.signals, &coding, earlier)?;
         let objective = weighted_objective(&codes, &task.counts);
         if !objective.is_finite() {
             return Err(MathError::Overflow { kernel: task.kernel.name() });
@@ -58,13 +64,14 @@ pub(super) fn alternate(
             reseeds(current.gram()?, &codes, &task.counts, alike)
         };
         training.history.push(Round { objective, nonzeros, reseeded: reseeds.len() as u32 });
-        let next = if last { None } else { Some(step.reseed(descend(&step, &current, &codes)?, &reseeds)?) };
+        let moved = || step.reseed(descend(&step, &current, &codes, known.as_ref())?, &reseeds);
+        let next = if last { None } else { Some(moved()?) };
         if objective < lowest {
             lowest = objective;
             best = Some(current.into_dictionary());
         }
         let Some(next) = next else { break };
-        current = next;
+        (current, known) = (next.dictionary, next.similarities);
         before = Some(codes);
     }
     let atoms = best.ok_or(MathError::Empty)?.into_atoms();

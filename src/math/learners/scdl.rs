@@ -5,7 +5,7 @@
 //! block coordinate descent (Mairal et al. 2010), without a step length to choose.
 
 use super::alternation::alternate;
-use super::step::{Step, entries};
+use super::step::{Moved, Sparse, Step, entries};
 use super::{Learner, Observer, Task, check_kernel};
 use crate::math::coders::Codes;
 use crate::math::kernels::Linear;
@@ -31,7 +31,12 @@ impl Learner for Scdl {
     }
 }
 
-fn descend(step: &Step<'_>, current: &PreparedDictionary, codes: &Codes) -> Result<PreparedDictionary> {
+fn descend(
+    step: &Step<'_>,
+    current: &PreparedDictionary,
+    codes: &Codes,
+    _known: Option<&Sparse>,
+) -> Result<Moved> {
     let dim = step.signals.dim;
     let weights = step.weights(codes);
     let mut atoms = current.dictionary().atoms().to_vec();
@@ -55,5 +60,6 @@ fn descend(step: &Step<'_>, current: &PreparedDictionary, codes: &Codes) -> Resu
         add_scaled(moved, 1.0 / curvature, &change);
         step.limit_norms(moved);
     }
-    step.prepare(atoms, Some(&current.gram()?.order))
+    let dictionary = step.prepare(atoms, Some(&current.gram()?.order))?;
+    Ok(Moved { dictionary, similarities: None })
 }

@@ -20,6 +20,13 @@ pub(super) struct Step<'a> {
     norm_limit: Option<f64>,
 }
 
+/// Where a step has led.
+pub(super) struct Moved {
+    pub dictionary: PreparedDictionary,
+    /// The similarities of the atoms to the signals that use them, by atom, where the step has computed them.
+    pub similarities: Option<Sparse>,
+}
+
 /// Codes as a step needs them.
 pub(super) struct Weights {
     /// One row per atom: the signals that use it, with `w_ij`.
@@ -48,19 +55,15 @@ impl<'a> Step<'a> {
     }
 
     /// Puts signals in place of atoms that are not needed.
-    pub fn reseed(
-        &self,
-        moved: PreparedDictionary,
-        reseeds: &[(usize, usize)],
-    ) -> Result<PreparedDictionary> {
+    pub fn reseed(&self, moved: Moved, reseeds: &[(usize, usize)]) -> Result<Moved> {
         if reseeds.is_empty() {
             return Ok(moved);
         }
-        let (dim, mut atoms) = (self.signals.dim, moved.dictionary().atoms().to_vec());
+        let (dim, mut atoms) = (self.signals.dim, moved.dictionary.dictionary().atoms().to_vec());
         for (atom, signal) in reseeds {
             atoms[atom * dim..(atom + 1) * dim].copy_from_slice(self.task.signals.row(*signal));
         }
-        self.prepare(atoms, None)
+        Ok(Moved { dictionary: self.prepare(atoms, None)?, similarities: None })
     }
 
     /// Codes by atom.
