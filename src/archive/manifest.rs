@@ -40,7 +40,12 @@ fn is_inside(name: &str) -> bool {
 
 /// XXH3-64 as text.
 pub(crate) fn hash_of(bytes: &[u8]) -> String {
-    format!("{:016x}", XxHash3_64::oneshot(bytes))
+    hash_text(XxHash3_64::oneshot(bytes))
+}
+
+/// A hash as text.
+pub(crate) fn hash_text(hash: u64) -> String {
+    format!("{hash:016x}")
 }
 
 /// The list of an archive's files.

@@ -1,5 +1,6 @@
 //! From tables to data files, one after the other.
 
+use std::hash::Hasher as _;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart};
-use twox_hash::xxhash3_128::Hasher as Hasher128;
+use twox_hash::xxhash3_64::Hasher;
 
 use super::block::{self, CodedBlock, Purpose};
 use super::compress::{Job, JobObserver, JobProgress, JobReport};
@@ -21,7 +22,7 @@ use super::drift::{Drift, Promise, Watch};
 use super::error_sums::ErrorSums;
 use super::footer::{Footer, KEY};
 use super::layout::{Layout, Placement, Table};
-use super::manifest::{DictionaryEntry, FileEntry, hash_of};
+use super::manifest::{DictionaryEntry, FileEntry, hash_of, hash_text};
 use super::opened::Generation;
 use super::parquet_footer::{fetch_footer, footer_length, parse_footer};
 use super::placed::{block_rows, place_rows};
@@ -501,16 +502,16 @@ async fn chunk_hashes(store: &Arc<dyn ObjectStore>, path: &Path, footer: &[u8]) 
     Ok(groups)
 }
 
-/// The length and the XXH3-128 of a file, read piece by piece.
+/// The length and the XXH3-64 of a file, read piece by piece.
 pub(super) async fn hash_file(store: &Arc<dyn ObjectStore>, path: &Path) -> Result<(u64, String)> {
     let mut bytes = store.get(path).await?.into_stream();
-    let mut hasher = Hasher128::new();
+    let mut hasher = Hasher::new();
     let mut length = 0;
     while let Some(part) = bytes.try_next().await? {
         hasher.write(&part);
         length += part.len() as u64;
     }
-    Ok((length, format!("{:032x}", hasher.finish_128())))
+    Ok((length, hash_text(hasher.finish())))
 }
 
 /// Bytes on their way out, and what is known of them.
@@ -519,12 +520,12 @@ struct Output {
     length: u64,
     /// What the observer knows of.
     reported: u64,
-    hasher: Hasher128,
+    hasher: Hasher,
 }
 
 impl Output {
     fn new(upload: WriteMultipart) -> Self {
-        Self { upload, length: 0, reported: 0, hasher: Hasher128::new() }
+        Self { upload, length: 0, reported: 0, hasher: Hasher::new() }
     }
 
     async fn write(&mut self, bytes: Vec<u8>) -> Result<()> {
@@ -537,6 +538,6 @@ impl Output {
     }
 
     fn hash(&self) -> String {
-        format!("{:032x}", self.hasher.finish_128())
+        hash_text(self.hasher.finish())
     }
 }
