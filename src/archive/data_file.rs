@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Int16Type, SchemaRef, UInt16Type};
 use bytes::{Buf, Bytes};
@@ -12,7 +12,7 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
 };
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
@@ -23,7 +23,7 @@ use super::codebook::Codebook;
 use super::footer::{Footer, KEY};
 use super::layout::{Placement, Table, column};
 use super::manifest::hash_of;
-use super::parquet_footer::{chunk_ranges, parse_footer};
+use super::parquet_footer::{chunk_ranges, parse_indexed_footer};
 use super::sparse_codes::WholeCode;
 use super::{ArchiveError, Result};
 
@@ -51,15 +51,16 @@ pub(crate) struct CodedTable {
 }
 
 impl DataFile {
-    /// Takes over a footer that has been fetched and checked.
+    /// Takes over the footer of a file of so many bytes, which has been fetched and checked.
     pub fn new(
         store: Arc<dyn ObjectStore>,
         path: Path,
-        footer: &[u8],
+        footer: &Bytes,
+        size: u64,
         series: &[String],
         codebook: Option<&Arc<Codebook>>,
     ) -> Result<Self> {
-        let metadata = Arc::new(parse_footer(footer)?);
+        let metadata = Arc::new(parse_indexed_footer(footer, size)?);
         // A table that looks like one of ours but is stored as it was has no description.
         let pairs = metadata.file_metadata().key_value_metadata();
         let text = pairs
@@ -158,8 +159,13 @@ impl DataFile {
         coded.map(|group| &group.hashes).or_else(stored)
     }
 
-    /// Reads some columns of the file's own, of one row group.
-    pub async fn read_physical(&self, row_group: usize, columns: &[usize]) -> Result<RecordBatch> {
+    /// Reads some columns of the file's own, of one row group: all of its rows, or some of them.
+    pub async fn read_physical(
+        &self,
+        row_group: usize,
+        columns: &[usize],
+        rows: Option<&RowSelection>,
+    ) -> Result<RecordBatch> {
         let metadata = self.metadata.metadata();
         let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
         let group =
@@ -180,30 +186,54 @@ impl DataFile {
         }
         let parts = wanted_ranges.iter().map(|range| range.start).zip(chunks).collect();
         let reader = Chunks { parts: Arc::new(parts) };
-        let rows = group.num_rows().max(0) as usize;
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(reader, self.metadata.clone())
+        let batch_size = (group.num_rows().max(0) as usize).max(1);
+        let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(reader, self.metadata.clone())
             .with_row_groups(vec![row_group])
             .with_projection(mask)
-            .with_batch_size(rows.max(1))
-            .build()?;
+            .with_batch_size(batch_size);
+        if let Some(rows) = rows {
+            reader = reader.with_row_selection(rows.clone());
+        }
+        let reader = reader.build()?;
         let schema = arrow::array::RecordBatchReader::schema(&reader);
         let batches: Vec<RecordBatch> = reader.collect::<std::result::Result<_, _>>()?;
         Ok(concat_batches(&schema, &batches)?)
+    }
+
+    /// Reads some of the columns that are as they were, of one row group: all of its rows, or some of them.
+    pub async fn read_kept(
+        &self,
+        row_group: usize,
+        columns: &[usize],
+        rows: Option<&RowSelection>,
+    ) -> Result<RecordBatch> {
+        let schema = Arc::new(self.schema.project(columns)?);
+        let physical = match &self.coded {
+            Some(coded) => coded.plan(columns)?.physical,
+            None => columns.to_vec(),
+        };
+        let batch = self.read_physical(row_group, &physical, rows).await?;
+        let count = match (rows, physical.is_empty()) {
+            (Some(rows), _) => rows.row_count(),
+            (None, true) => self.metadata.metadata().row_group(row_group).num_rows().max(0) as usize,
+            (None, false) => batch.num_rows(),
+        };
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        let found = columns.iter().map(|i| column_named(&batch, self.schema.field(*i).name()));
+        Ok(RecordBatch::try_new_with_options(schema, found.collect::<Result<_>>()?, &options)?)
     }
 
     /// Reads some columns of the original table, of one row group, in the order asked for.
     pub async fn read(&self, row_group: usize, columns: &[usize]) -> Result<RecordBatch> {
         let schema = Arc::new(self.schema.project(columns)?);
         let rows = self.metadata.metadata().row_group(row_group).num_rows().max(0) as usize;
-        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let Some(coded) = &self.coded else {
-            let batch = self.read_physical(row_group, columns).await?;
-            let found = columns.iter().map(|i| column_named(&batch, self.schema.field(*i).name()));
-            return Ok(RecordBatch::try_new_with_options(schema, found.collect::<Result<_>>()?, &options)?);
+            return self.read_kept(row_group, columns, None).await;
         };
         let (table, codebook) = (&coded.table, coded.codebook.as_ref());
         let plan = coded.plan(columns)?;
-        let batch = self.read_physical(row_group, &plan.physical).await?;
+        let batch = self.read_physical(row_group, &plan.physical, None).await?;
         let mut restored: HashMap<usize, ArrayRef> = HashMap::new();
         if !plan.groups.is_empty() {
             let code = column_named(&batch, self.metadata.schema().field(coded.footer.code_column).name())?;

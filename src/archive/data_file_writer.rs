@@ -38,6 +38,8 @@ use super::{ArchiveError, FORMAT_VERSION, Result};
 
 const CODE: &str = "_code";
 const RESIDUAL: &str = "_residual_";
+/// Rows of a page of a kept column.
+const PAGE_ROWS: usize = 8192;
 /// The settings that all data files of an archive share.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -213,12 +215,15 @@ fn speaks_for_itself(schema: &Schema) -> Result<bool> {
 
 fn properties(schema: &Schema, table: &Table, first: Option<&RecordBatch>) -> Result<WriterProperties> {
     let code_column = table.kept.len();
+    // An index of pages tells a filter more than the row group does only where there are several of them.
+    let paged = first.is_some_and(|first| first.num_rows() > PAGE_ROWS);
+    let statistics = if paged { EnabledStatistics::Page } else { EnabledStatistics::Chunk };
     let mut properties = WriterProperties::builder()
         .set_created_by("sparrow".to_string())
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(9)?))
-        .set_statistics_enabled(EnabledStatistics::Chunk)
-        // Readers without page offsets read whole column chunks, whose hashes are known.
-        .set_offset_index_disabled(true)
+        .set_statistics_enabled(statistics)
+        .set_offset_index_disabled(!paged)
+        .set_data_page_row_count_limit(PAGE_ROWS)
         .set_max_row_group_row_count(None);
     for kept in &table.kept {
         if let Some(encoding) = first.and_then(|first| encoding_for(first.column(*kept))) {

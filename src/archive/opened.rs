@@ -192,7 +192,8 @@ impl Archive {
             })?;
             let codebook = entry.stored.is_none().then_some(&generation.codebook);
             let series = &generation.description.series;
-            let mut file = DataFile::new(self.store.clone(), path.clone(), &footer, series, codebook)?;
+            let mut file =
+                DataFile::new(self.store.clone(), path.clone(), &footer, entry.bytes, series, codebook)?;
             file.stored_hashes = entry.stored.clone().map(Arc::new);
             if file.rows() != entry.rows {
                 return Err(ArchiveError::corrupt("it has another number of rows"));

@@ -1,11 +1,11 @@
-//! The end of a Parquet file: its metadata, their length in four bytes, and `PAR1`.
+//! The end of a Parquet file: its metadata, their length in four bytes, and `PAR1`. Indexes of pages are before them.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 
 use super::{ArchiveError, Result};
 
@@ -30,18 +30,63 @@ pub(super) fn footer_length(end: &[u8]) -> Result<u64> {
 pub(super) async fn fetch_footer(store: &dyn ObjectStore, path: &Path, size: u64) -> Result<Bytes> {
     let guess = store.get_range(path, size.saturating_sub(FOOTER_GUESS)..size).await?;
     let length = footer_length(&guess)?;
-    if let Some(start) = (guess.len() as u64).checked_sub(length) {
-        return Ok(guess.slice(start as usize..));
+    fetch_end(store, path, size, guess, length).await
+}
+
+/// Fetches the footer of a data file of this size, and the index of its pages, if it has one.
+pub(super) async fn fetch_indexed_footer(store: &dyn ObjectStore, path: &Path, size: u64) -> Result<Bytes> {
+    let footer = fetch_footer(store, path, size).await?;
+    let length = indexed_length(&footer, size)?;
+    fetch_end(store, path, size, footer, length).await
+}
+
+/// How long the footer at the end of a file of this size is, with the index of its pages.
+pub(super) fn indexed_length(end: &[u8], size: u64) -> Result<u64> {
+    let index = index_start(&parse_footer(end)?).map_or(0, |start| size.saturating_sub(start));
+    Ok(index.max(footer_length(end)?))
+}
+
+/// So many bytes at the end of a file, of which some may be known.
+async fn fetch_end(
+    store: &dyn ObjectStore,
+    path: &Path,
+    size: u64,
+    known: Bytes,
+    length: u64,
+) -> Result<Bytes> {
+    if let Some(start) = (known.len() as u64).checked_sub(length) {
+        return Ok(known.slice(start as usize..));
     }
     let start = size.checked_sub(length);
     let start = start.ok_or_else(|| ArchiveError::NotParquet("it is shorter than its footer".to_string()))?;
     Ok(store.get_range(path, start..size).await?)
 }
 
-/// Parses a footer.
-pub(super) fn parse_footer(footer: &[u8]) -> Result<ParquetMetaData> {
-    let end = footer.len().checked_sub(TAIL).ok_or_else(|| ArchiveError::corrupt("no footer"))?;
-    Ok(ParquetMetaDataReader::decode_metadata(&footer[..end])?)
+/// Where the index of pages begins.
+fn index_start(metadata: &ParquetMetaData) -> Option<u64> {
+    let chunks = metadata.row_groups().iter().flat_map(|group| group.columns());
+    let starts = chunks.flat_map(|chunk| [chunk.column_index_offset(), chunk.offset_index_offset()]);
+    starts.flatten().filter_map(|start| u64::try_from(start).ok()).min()
+}
+
+/// Parses a footer; what is before it does not matter.
+pub(super) fn parse_footer(end: &[u8]) -> Result<ParquetMetaData> {
+    let start = (end.len() as u64).checked_sub(footer_length(end)?);
+    let start = start.ok_or_else(|| ArchiveError::corrupt("no footer"))? as usize;
+    Ok(ParquetMetaDataReader::decode_metadata(&end[start..end.len() - TAIL])?)
+}
+
+/// Parses the footer of a file of this size, and the index of its pages where that is known too.
+pub(super) fn parse_indexed_footer(end: &Bytes, size: u64) -> Result<ParquetMetaData> {
+    let metadata = parse_footer(end)?;
+    let known = size.saturating_sub(end.len() as u64);
+    if index_start(&metadata).is_none_or(|start| start < known) {
+        return Ok(metadata);
+    }
+    let mut reader =
+        ParquetMetaDataReader::new_with_metadata(metadata).with_page_index_policy(PageIndexPolicy::Optional);
+    reader.read_page_indexes_sized(end, size)?;
+    Ok(reader.finish()?)
 }
 
 /// Where the leaf column chunks of a row group are.

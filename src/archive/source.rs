@@ -48,7 +48,7 @@ impl Source {
         let metadata = Arc::new(parse_footer(&footer)?);
         let (rows, row_groups) =
             (metadata.file_metadata().num_rows().max(0) as u64, metadata.num_row_groups());
-        let file = DataFile::new(input.store.clone(), input.path.clone(), &footer, &[], None)?;
+        let file = DataFile::new(input.store.clone(), input.path.clone(), &footer, bytes, &[], None)?;
         Ok(Self {
             input: input.clone(),
             bytes,

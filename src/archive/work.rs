@@ -24,7 +24,7 @@ use super::footer::{Footer, KEY};
 use super::layout::{Layout, Placement, Table};
 use super::manifest::{DictionaryEntry, FileEntry, hash_of, hash_text};
 use super::opened::Generation;
-use super::parquet_footer::{fetch_footer, footer_length, parse_footer};
+use super::parquet_footer::{fetch_indexed_footer, indexed_length, parse_footer};
 use super::placed::{block_rows, place_rows};
 use super::prepare::{self, Request};
 use super::quantiser::Bound;
@@ -195,10 +195,10 @@ impl Work<'_> {
             Err(error) => return Err(error),
         };
         // Whatever cannot be read is not finished.
-        let Ok(footer) = fetch_footer(store.as_ref(), path, length).await else { return Ok(None) };
+        let Ok(footer) = fetch_indexed_footer(store.as_ref(), path, length).await else { return Ok(None) };
         let open = |generation: &Generation| {
             let series = &generation.description.series;
-            DataFile::new(store.clone(), path.clone(), &footer, series, Some(&generation.codebook))
+            DataFile::new(store.clone(), path.clone(), &footer, length, series, Some(&generation.codebook))
         };
         let file = match open(&self.generation) {
             Ok(file) => file,
@@ -220,10 +220,10 @@ impl Work<'_> {
                 let (error, left) = (coded.footer.error, coded.footer.left.map(|left| (left, signals)));
                 Ok(Some(self.entry(source, &spot, length, hash, &footer, error, left, None)))
             }
-            None if footer == source.footer && length == source.bytes => {
+            None if footer.ends_with(&source.footer) && length == source.bytes => {
                 let hashes = chunk_hashes(store, path, &footer).await?;
                 let error = ErrorSums::default();
-                Ok(Some(self.entry(source, &spot, length, hash, &footer, error, None, Some(hashes))))
+                Ok(Some(self.entry(source, &spot, length, hash, &source.footer, error, None, Some(hashes))))
             }
             _ => Ok(None),
         }
@@ -369,9 +369,9 @@ impl Work<'_> {
         };
         let (end, error) = writer.finish()?;
         output.write(end.clone()).await?;
-        let start = end.len().checked_sub(footer_length(&end)? as usize);
+        let start = (end.len() as u64).checked_sub(indexed_length(&end, output.length)?);
         let start = start.ok_or_else(|| ArchiveError::corrupt("no footer was written"))?;
-        Ok((Bytes::copy_from_slice(&end[start..]), error))
+        Ok((Bytes::from(end).slice(start as usize..), error))
     }
 
     async fn store_as_it_was(&self, source: &Source, spot: &Spot) -> Result<Coded> {

@@ -307,6 +307,47 @@ fn only_what_a_query_needs_is_read() {
 }
 
 #[test]
+fn pages_are_passed_over() {
+    let folder = Folder::new();
+    let (input, archive, back) =
+        (folder.path("long.parquet"), folder.path("archive"), folder.path("back.parquet"));
+    let generated =
+        run(&["generate", "traffic", "--sensors", "12", "--days", "10", "--layout", "long", "-o", &input]);
+    assert!(generated.status.success(), "{}", String::from_utf8_lossy(&generated.stderr));
+    let long = column_names(&input).join(",");
+    ok(&["compress", &input, "-o", &archive, "--long", &long, "--max-error", "0.5"]);
+    ok(&["verify", &archive, "--against", &input]);
+    ok(&["decompress", &archive, "-o", &back]);
+    let tables = format!(
+        "CREATE EXTERNAL TABLE t STORED AS SPARROW LOCATION '{archive}'; \
+         CREATE EXTERNAL TABLE plain STORED AS PARQUET LOCATION '{back}'"
+    );
+    let sql = |query: &str| {
+        let output = run(&["sql", "--format", "json", "-c", &format!("{tables}; {query}")]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let names = column_names(&input);
+    let [time, series, value] = names.as_slice() else { panic!("{names:?}") };
+    let middle = format!("(SELECT min({time}) + INTERVAL '5 days' FROM plain)");
+    let first = sql(&format!("SELECT {middle} AS m"));
+    let moment = first.split('"').nth(3).expect("a time").to_string();
+    let within = format!("{time} BETWEEN TIMESTAMP '{moment}' AND TIMESTAMP '{moment}' + INTERVAL '1 hour'");
+    for columns in [format!("{time}, {series}, {value}"), series.clone(), format!("sum({value}), count(*)")] {
+        let query = |table: &str| {
+            let found = sql(&format!("SELECT {columns} FROM {table} WHERE {within} ORDER BY 1"));
+            found.lines().last().map(str::to_string)
+        };
+        assert_eq!(query("t"), query("plain"), "{columns}");
+    }
+    for columns in [value, series] {
+        let plan = sql(&format!("EXPLAIN ANALYZE SELECT {columns} FROM t WHERE {within}"));
+        let pruned = plan.split("rows_pruned_by_pages=").nth(1).expect("a metric");
+        assert!(!pruned.starts_with('0'), "{plan}");
+    }
+}
+
+#[test]
 fn names_are_kept_whatever_they_are() {
     let folder = Folder::new();
     let names = ["ü.parquet", "a[1]~#?.parquet", "t=10%3A00/x y.parquet", "city=São Paulo/{q}.parquet"];

@@ -12,6 +12,7 @@ use datafusion::common::{Result, internal_err};
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::parquet::arrow::arrow_reader::RowSelection;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{
@@ -28,10 +29,12 @@ use super::external;
 use super::table::{ArchivedFile, Opened};
 
 /// A row group of a file.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Unit {
     pub file: usize,
     pub row_group: usize,
+    /// The rows on pages that may satisfy the predicate, unless all are.
+    pub rows: Option<RowSelection>,
 }
 
 /// Reads row groups of an archive and decodes the columns that are asked for.
@@ -209,6 +212,7 @@ impl ExecutionPlan for ArchiveExec {
             rows_decoded: MetricBuilder::new(&self.metrics).counter("rows_decoded", partition),
             bytes_read: MetricBuilder::new(&self.metrics).counter("bytes_read", partition),
             skipped: MetricBuilder::new(&self.metrics).counter("row_groups_filtered", partition),
+            rows_pruned: MetricBuilder::new(&self.metrics).counter("rows_pruned_by_pages", partition),
         };
         let state = (reading, units.clone().into_iter(), None::<(RecordBatch, Range<usize>)>);
         let stream = futures::stream::try_unfold(state, |(reading, mut units, mut current)| async move {
@@ -241,6 +245,7 @@ struct Reading {
     rows_decoded: Count,
     bytes_read: Count,
     skipped: Count,
+    rows_pruned: Count,
 }
 
 impl Reading {
@@ -248,24 +253,35 @@ impl Reading {
     async fn read(&self, unit: Unit) -> Result<Option<(RecordBatch, Range<usize>)>> {
         let archived = &self.plan.opened.files[unit.file];
         let rows = archived.file.metadata.metadata().row_group(unit.row_group).num_rows().max(0) as usize;
+        let pages = unit.rows.as_ref();
+        self.rows_pruned.add(pages.map_or(0, RowSelection::skipped_row_count));
         let mut range = 0..rows;
         let values = archived.file.decoded_values(unit.row_group, &self.plan.columns);
+        if pages.is_some() && values == 0 {
+            let batch = self.columns(archived, unit.row_group, &self.plan.columns, pages).await?;
+            self.reservation.try_resize(batch.get_array_memory_size())?;
+            let rows = batch.num_rows();
+            return Ok(Some((batch, 0..rows)));
+        }
         if let Some(predicate) = self.plan.predicate.as_ref().filter(|_| values > 0) {
             // The filter's columns first: what it leaves out is not decoded.
             let mut needed: Vec<usize> =
                 collect_columns(predicate).iter().map(|column| column.index()).collect();
             needed.sort_unstable();
-            let some = self.columns(archived, unit.row_group, &needed).await?;
+            let some = self.columns(archived, unit.row_group, &needed, pages).await?;
             range = matching(predicate, &some)?;
             if range.is_empty() {
                 self.skipped.add(1);
                 return Ok(None);
             }
+            if let Some(pages) = pages {
+                range = row_at(pages, range.start)..row_at(pages, range.end - 1) + 1;
+            }
         }
         // Values as numbers, as 64 bits, as integers and as predictions.
         const COPIES: usize = 4;
         self.reservation.try_resize(values * 8 * COPIES)?;
-        let batch = self.columns(archived, unit.row_group, &self.plan.columns).await?;
+        let batch = self.columns(archived, unit.row_group, &self.plan.columns, None).await?;
         self.reservation.try_resize(batch.get_array_memory_size())?;
         if values > 0 {
             self.rows_decoded.add(rows);
@@ -273,12 +289,13 @@ impl Reading {
         Ok(Some((batch, range)))
     }
 
-    /// Some columns of the table, those of the partition included.
+    /// Some columns of the table, those of the partition included: all rows, or, where nothing is to be decoded, some.
     async fn columns(
         &self,
         archived: &ArchivedFile,
         row_group: usize,
         columns: &[usize],
+        rows: Option<&RowSelection>,
     ) -> Result<RecordBatch> {
         let file = &archived.file;
         let own = file.schema.fields().len();
@@ -286,7 +303,10 @@ impl Reading {
         self.bytes_read.add(file.bytes_to_read(row_group, &in_file).map_err(external)? as usize);
         let timer = self.decode_time.timer();
         let busy = self.baseline.elapsed_compute().timer();
-        let read = file.read(row_group, &in_file).await;
+        let read = match rows {
+            Some(_) => file.read_kept(row_group, &in_file, rows).await,
+            None => file.read(row_group, &in_file).await,
+        };
         timer.done();
         busy.done();
         let batch = read.map_err(|error| external(error.at(file.path.to_string())))?;
@@ -307,6 +327,21 @@ impl Reading {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         Ok(RecordBatch::try_new_with_options(schema, arrays, &options)?)
     }
+}
+
+/// Which row of the row group the one at some place among those that are selected is.
+fn row_at(selection: &RowSelection, mut place: usize) -> usize {
+    let mut row = 0;
+    for selector in selection.iter() {
+        if !selector.skip {
+            if place < selector.row_count {
+                break;
+            }
+            place -= selector.row_count;
+        }
+        row += selector.row_count;
+    }
+    row + place
 }
 
 /// From the first to the last row that satisfies the predicate.

@@ -1,4 +1,4 @@
-//! Which row groups a filter leaves to read.
+//! Which row groups and pages a filter leaves to read.
 
 use std::sync::Arc;
 
@@ -6,9 +6,14 @@ use datafusion::arrow::array::{ArrayRef, BooleanArray, StringArray, UInt64Array}
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::{Column, Result, ScalarValue};
+use datafusion::datasource::physical_plan::parquet::{
+    PagePruningAccessPlanFilter, ParquetAccessPlan, ParquetFileMetrics, RowGroupAccess,
+};
+use datafusion::parquet::arrow::arrow_reader::RowSelection;
 use datafusion::parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 
 use super::table::ArchivedFile;
 
@@ -28,6 +33,32 @@ pub(super) fn row_groups_to_read(
     };
     let keep = pruning.prune(&RowGroups { file, schema })?;
     Ok(all.zip(keep).filter(|(_, keep)| *keep).map(|(row_group, _)| row_group).collect())
+}
+
+/// Of some row groups of a file those whose pages may hold rows that satisfy the predicate, and which rows these are
+/// where they are not all.
+pub(super) fn pages_to_read(
+    file: &ArchivedFile,
+    filter: &PagePruningAccessPlanFilter,
+    row_groups: Vec<usize>,
+) -> Vec<(usize, Option<RowSelection>)> {
+    let metadata = &file.file.metadata;
+    if metadata.metadata().column_index().is_none() || metadata.metadata().offset_index().is_none() {
+        return row_groups.into_iter().map(|row_group| (row_group, None)).collect();
+    }
+    let mut plan = ParquetAccessPlan::new_none(file.file.row_groups());
+    row_groups.iter().for_each(|row_group| plan.scan(*row_group));
+    // What was pruned shows in the plan itself.
+    let unused = ParquetFileMetrics::new(0, file.file.path.as_ref(), &ExecutionPlanMetricsSet::new());
+    let (schema, parquet_schema) = (metadata.schema(), metadata.parquet_schema());
+    let plan = filter.prune_plan_with_page_index(plan, schema, parquet_schema, metadata.metadata(), &unused);
+    let chosen = plan.into_inner().into_iter().enumerate();
+    let chosen = chosen.filter_map(|(row_group, access)| match access {
+        RowGroupAccess::Skip => None,
+        RowGroupAccess::Scan => Some((row_group, None)),
+        RowGroupAccess::Selection(rows) => Some((row_group, Some(rows))),
+    });
+    chosen.collect()
 }
 
 /// Minima, maxima and counts of a file's row groups.

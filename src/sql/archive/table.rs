@@ -7,6 +7,7 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef}
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::{ColumnStatistics, Precision, Statistics};
 use datafusion::common::{Result, SchemaExt, exec_datafusion_err, not_impl_err, plan_err};
+use datafusion::datasource::physical_plan::parquet::PagePruningAccessPlanFilter;
 use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::logical_expr::dml::InsertOp;
@@ -19,7 +20,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use super::exec::{ArchiveExec, Unit};
 use super::external;
 use super::insert::ArchiveSink;
-use super::pruning::row_groups_to_read;
+use super::pruning::{pages_to_read, row_groups_to_read};
 use crate::archive::{Archive, ArchiveError, Bound, DataFile, Job, LayoutRequest};
 
 /// An archive as a table: values are decoded where a query needs them.
@@ -257,13 +258,18 @@ impl TableProvider for ArchiveTable {
                 state.create_physical_expr(filter, &schema)
             })
             .transpose()?;
+        let page_filter =
+            predicate.as_ref().map(|filter| PagePruningAccessPlanFilter::new(filter, self.schema.clone()));
         let mut units = Vec::new();
         let mut total = 0;
         for (file, archived) in opened.files.iter().enumerate() {
             total += archived.file.row_groups();
-            for row_group in row_groups_to_read(archived, &self.schema, predicate.as_ref())? {
-                units.push(Unit { file, row_group });
-            }
+            let row_groups = row_groups_to_read(archived, &self.schema, predicate.as_ref())?;
+            let chosen = match &page_filter {
+                Some(filter) => pages_to_read(archived, filter, row_groups),
+                None => row_groups.into_iter().map(|row_group| (row_group, None)).collect(),
+            };
+            units.extend(chosen.into_iter().map(|(row_group, rows)| Unit { file, row_group, rows }));
         }
         if let (Some(limit), None) = (limit, &predicate) {
             // So many rows are in the first row groups.
