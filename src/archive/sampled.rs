@@ -6,12 +6,13 @@ use std::ops::Range;
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{cast, concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Int64Type};
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
 
-use super::Result;
 use super::layout::{Layout, Table};
 use super::placed::{BLOCK_VALUES, block_rows};
 use super::source::{READ_ROWS, Source, in_blocks};
+use super::{ArchiveError, Result};
 
 /// Tables with at most so many values are looked at as a whole.
 const WHOLE_VALUES: u64 = 5 * BLOCK_VALUES as u64;
@@ -27,6 +28,9 @@ const MEASURED_BLOCKS: usize = 4;
 /// Row groups are fetched as a whole, so that few are looked at where they are large.
 const FETCHED_BYTES: u64 = 192 << 20;
 const FEWEST_RUNS: u64 = 4;
+/// Row groups that are read at the same time, and what they have in bytes.
+const MOST_AT_ONCE: u64 = 4;
+const AT_ONCE_BYTES: u64 = 32 << 20;
 
 /// What is known of a table before it is compressed.
 pub(super) struct Sampled {
@@ -80,14 +84,15 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64) -> R
         return Ok(sampled);
     }
     let measured = measured_blocks(table, sources, block);
-    for extent in &measured {
-        let source = sources[extent.source];
-        let (group, offset) = source.group_at(extent.rows.start);
-        let rows = rows_from(source, group, offset, extent.rows.len()).await?;
-        sampled.blocks.extend(together(rows.try_collect().await?)?);
-    }
     let bytes: u64 = sources.iter().map(|source| source.bytes).sum();
-    let affordable = FETCHED_BYTES / (bytes / groups.len().max(1) as u64).max(1);
+    let group_bytes = (bytes / groups.len().max(1) as u64).max(1);
+    let at_once = (AT_ONCE_BYTES / group_bytes).clamp(1, MOST_AT_ONCE) as usize;
+    let blocks = measured.iter().map(|extent| {
+        let source = sources[extent.source];
+        read_parts(source, source.group_at(extent.rows.start).0, vec![extent.rows.clone()])
+    });
+    sampled.blocks = read_all(blocks.collect(), at_once).await?;
+    let affordable = FETCHED_BYTES / group_bytes;
     let fetched = affordable.clamp(FEWEST_RUNS, LEARNED_RUNS as u64) as usize;
     let stride = groups.len().div_ceil(fetched).max(1);
     let fetched = groups.len().div_ceil(stride).max(1);
@@ -101,7 +106,7 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64) -> R
     };
     let unit = table.rows_of_signal();
     let run = (LEARNED_VALUES / runs / row_values).clamp(1, most).next_multiple_of(unit);
-    for (turn, (index, group)) in groups.into_iter().step_by(stride).enumerate() {
+    let runs = groups.into_iter().step_by(stride).enumerate().map(|(turn, (index, group))| {
         let source = sources[index];
         let first = source.first_row(group);
         let rows = source.group_rows(group);
@@ -123,11 +128,9 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64) -> R
             );
             (free.start < free.end).then_some(free)
         };
-        let parts: Vec<Range<usize>> = (0..in_group).filter_map(part).collect();
-        for rows in read_parts(source, group, &parts).await? {
-            sampled.learned.extend(together(rows)?);
-        }
-    }
+        read_parts(source, group, (0..in_group).filter_map(part).collect())
+    });
+    sampled.learned = read_all(runs.collect(), at_once).await?;
     if matches!(table.layout, Layout::List { .. })
         && sampled.learned.iter().all(|batch| batch.column(table.values[0]).null_count() == batch.num_rows())
     {
@@ -182,27 +185,39 @@ fn together(rows: Vec<RecordBatch>) -> Result<Option<RecordBatch>> {
     }
 }
 
-/// Parts of a file, in ascending order from some row group on, in one go.
-async fn read_parts(source: &Source, group: usize, parts: &[Range<usize>]) -> Result<Vec<Vec<RecordBatch>>> {
+/// What is read, in order, some of it at the same time.
+async fn read_all(
+    reads: Vec<impl Future<Output = Result<Vec<RecordBatch>>>>,
+    at_once: usize,
+) -> Result<Vec<RecordBatch>> {
+    let found: Vec<Vec<RecordBatch>> = futures::stream::iter(reads).buffered(at_once).try_collect().await?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// Parts of a file, in ascending order from some row group on, in one go. In a task of its own: Parquet takes long to
+/// decode, and another core may be free.
+async fn read_parts(source: &Source, group: usize, parts: Vec<Range<usize>>) -> Result<Vec<RecordBatch>> {
     let (Some(start), Some(end)) = (parts.first().map(|part| part.start), parts.last().map(|part| part.end))
     else {
         return Ok(Vec::new());
     };
-    let first = source.first_row(group);
-    let mut found = vec![Vec::new(); parts.len()];
-    let mut row = start;
-    let mut batches = std::pin::pin!(rows_from(source, group, start - first, end - start).await?);
-    while let Some(batch) = batches.try_next().await? {
-        let rows = row..row + batch.num_rows();
-        for (part, found) in parts.iter().zip(&mut found) {
-            let shared = part.start.max(rows.start)..part.end.min(rows.end);
-            if shared.start < shared.end {
-                found.push(batch.slice(shared.start - rows.start, shared.len()));
+    let mut batches = rows_from(source, group, start - source.first_row(group), end - start).await?;
+    let read = async move {
+        let mut found = vec![Vec::new(); parts.len()];
+        let mut row = start;
+        while let Some(batch) = batches.try_next().await? {
+            let rows = row..row + batch.num_rows();
+            for (part, found) in parts.iter().zip(&mut found) {
+                let shared = part.start.max(rows.start)..part.end.min(rows.end);
+                if shared.start < shared.end {
+                    found.push(batch.slice(shared.start - rows.start, shared.len()));
+                }
             }
+            row = rows.end;
         }
-        row = rows.end;
-    }
-    Ok(found)
+        found.into_iter().filter_map(|rows| together(rows).transpose()).collect()
+    };
+    tokio::spawn(read).await.map_err(|error| ArchiveError::Io(std::io::Error::other(error)))?
 }
 
 /// So many rows from one on, of a row group and those after it.
@@ -211,7 +226,7 @@ async fn rows_from(
     group: usize,
     start: usize,
     rows: usize,
-) -> Result<impl Stream<Item = Result<RecordBatch>>> {
+) -> Result<BoxStream<'static, Result<RecordBatch>>> {
     let mut groups = vec![group];
     let mut found = source.group_rows(group);
     while found < start + rows && group + groups.len() < source.row_groups {
@@ -220,7 +235,7 @@ async fn rows_from(
     }
     let batches = source.batches(Some(groups), start, Some(rows), rows.clamp(1, READ_ROWS)).await?;
     let name = source.input.name.clone();
-    Ok(batches.map_err(move |error| error.at(&name)))
+    Ok(batches.map_err(move |error| error.at(&name)).boxed())
 }
 
 /// Runs that are held out, and their share of the rows.

@@ -45,13 +45,22 @@ pub struct Sample {
     seen: u64,
     skipped: u64,
     scratch: Vec<f64>,
+    bytes: Vec<u8>,
 }
 
 impl Sample {
     /// Keeps at most `capacity` distinct vectors, at least one.
     pub fn new(capacity: usize, seed: u64) -> Self {
-        let kept = BTreeMap::new();
-        Self { capacity: capacity.max(1), seed, dim: None, kept, seen: 0, skipped: 0, scratch: Vec::new() }
+        Self {
+            capacity: capacity.max(1),
+            seed,
+            dim: None,
+            kept: BTreeMap::new(),
+            seen: 0,
+            skipped: 0,
+            scratch: Vec::new(),
+            bytes: Vec::new(),
+        }
     }
 
     /// Offers one vector. One that cannot be used (an element is not finite, or too large to be
@@ -80,7 +89,7 @@ impl Sample {
         // -0.0 and 0.0 are one value; adding 0.0 makes them one content.
         self.scratch.clear();
         self.scratch.extend(values.iter().map(|v| v + 0.0));
-        let hash = content_hash(self.seed, &self.scratch);
+        let hash = content_hash(self.seed, &self.scratch, &mut self.bytes);
         if self.kept.len() >= self.capacity
             && self.kept.last_key_value().is_some_and(|(last, _)| hash > last.hash)
         {
@@ -162,12 +171,11 @@ impl Sample {
     }
 }
 
-fn content_hash(seed: u64, values: &[f64]) -> u64 {
-    let mut hasher = XxHash3_64::with_seed(seed);
-    for value in values {
-        std::hash::Hasher::write(&mut hasher, &value.to_le_bytes());
-    }
-    std::hash::Hasher::finish(&hasher)
+/// Of the bytes of all values at once: a hasher that is fed value by value takes several times as long.
+fn content_hash(seed: u64, values: &[f64], bytes: &mut Vec<u8>) -> u64 {
+    bytes.clear();
+    bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    XxHash3_64::oneshot_with_seed(seed, bytes)
 }
 
 #[cfg(test)]

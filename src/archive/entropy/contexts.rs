@@ -1,5 +1,7 @@
 //! Which frequencies a residual is coded with: contexts, and how those that are alike are merged.
 
+use std::sync::LazyLock;
+
 use super::rans::{Share, Slots, Table};
 use super::symbols::SYMBOLS;
 use crate::archive::Result;
@@ -163,8 +165,13 @@ impl Tables {
     }
 
     /// Where to look for symbols.
-    pub fn slots(&self) -> (Vec<Slots>, &[u8]) {
-        (self.tables.iter().map(Table::slots).collect(), &self.of_context)
+    pub fn slots(&self) -> Vec<Slots> {
+        self.tables.iter().map(Table::slots).collect()
+    }
+
+    /// The same for every context.
+    pub fn of_contexts<'a>(&self, slots: &'a [Slots]) -> [&'a Slots; CONTEXTS] {
+        std::array::from_fn(|context| &slots[usize::from(self.of_context[context])])
     }
 }
 
@@ -210,9 +217,25 @@ fn merge(groups: &mut Vec<Group>) {
 
 /// What symbols with these counts take, with their table.
 fn bits(counts: &[u32; SYMBOLS]) -> f64 {
-    let total: f64 = counts.iter().map(|count| f64::from(*count)).sum();
-    let used = counts.iter().map(|count| f64::from(*count)).filter(|count| *count > 0.0);
-    used.map(|count| SYMBOL_BITS - count * (count / total).log2()).sum::<f64>() + TABLE_BITS
+    let used = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+    let (mut total, mut bits) = (0, TABLE_BITS);
+    for count in counts[..used].iter().filter(|count| **count > 0) {
+        total += count;
+        bits += SYMBOL_BITS - times_its_log(*count);
+    }
+    bits + times_its_log(total)
+}
+
+/// Counts whose logarithms are known: most are small, and merging asks for hundreds of thousands of them.
+const KNOWN_LOGS: usize = 1 << 12;
+
+/// `count log2(count)`.
+fn times_its_log(count: u32) -> f64 {
+    static KNOWN: LazyLock<Vec<f64>> = LazyLock::new(|| (0..KNOWN_LOGS).map(|i| product(i as f64)).collect());
+    fn product(count: f64) -> f64 {
+        if count > 0.0 { count * count.log2() } else { 0.0 }
+    }
+    KNOWN.get(count as usize).copied().unwrap_or_else(|| product(f64::from(count)))
 }
 
 #[cfg(test)]

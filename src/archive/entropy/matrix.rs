@@ -5,7 +5,7 @@
 //! much its neighbours deviated: in time, in the row, a period ago, and in its column on average. Where
 //! they lean to one side the sign is taken relative to it.
 
-use super::contexts::{self, Tables};
+use super::contexts::{self, CONTEXTS, Tables};
 use super::integer::Integer;
 use super::integers::Integers;
 use super::known;
@@ -98,8 +98,8 @@ pub(in crate::archive) fn decode(
     let column = |byte: &u8| (byte >> 4 & 7, byte & 7);
     let plan = Plan::described(period, described.iter().map(column).collect());
     let tables = Tables::read(reader)?;
-    let (slots, of_context) = tables.slots();
-    let source = Source { decoder: Decoder::new(reader)?, slots, of_context };
+    let slots = tables.slots();
+    let source = Source { decoder: Decoder::new(reader)?, slots: tables.of_contexts(&slots) };
     Ok(vectorised(
         #[inline(always)]
         || match is_wide {
@@ -112,8 +112,8 @@ pub(in crate::archive) fn decode(
 /// Where what forecasts left is read from.
 struct Source<'a> {
     decoder: Decoder<'a>,
-    slots: Vec<Slots>,
-    of_context: &'a [u8],
+    /// Of every context.
+    slots: [&'a Slots; CONTEXTS],
 }
 
 impl Source<'_> {
@@ -132,7 +132,7 @@ impl Source<'_> {
 
     #[inline(always)]
     fn next(&mut self, lane: usize, context: usize) -> i64 {
-        let symbol = self.decoder.symbol(lane, &self.slots[usize::from(self.of_context[context])]);
+        let symbol = self.decoder.symbol(lane, self.slots[context]);
         symbols::join(
             symbol,
             #[inline(always)]

@@ -96,18 +96,18 @@ impl Table {
 
     /// What decoding takes.
     pub fn slots(&self) -> Slots {
-        let mut slots = Slots { first: [0; Slots::PARTS], starts: [ONE as u16; SYMBOLS + 2] };
-        for (start, known) in slots.starts.iter_mut().zip(&self.starts) {
-            *start = *known as u16;
-        }
+        let of_symbol = |symbol: usize| {
+            let (start, end) = (self.starts[symbol], self.starts[symbol + 1]);
+            Slot { start: start as u16, frequency: (end - start) as u16, symbol: symbol as u16 }
+        };
         let mut symbol = 0;
-        for (part, first) in slots.first.iter_mut().enumerate() {
+        let first = std::array::from_fn(|part| {
             while self.starts[symbol + 1] as usize <= part << Slots::SHIFT {
                 symbol += 1;
             }
-            *first = symbol as u8;
-        }
-        slots
+            of_symbol(symbol)
+        });
+        Slots { first, all: (0..self.starts.len() - 1).map(of_symbol).collect() }
     }
 }
 
@@ -131,13 +131,20 @@ impl Share {
     }
 }
 
+/// A symbol and its share of `0..ONE`: all that decoding takes of it, found at once.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    start: u16,
+    frequency: u16,
+    symbol: u16,
+}
+
 /// Where to look for the symbol of a place in `0..ONE`.
 #[derive(Debug, Clone)]
 pub(super) struct Slots {
     /// The first symbol with a share of each part.
-    first: [u8; Slots::PARTS],
-    /// The starts of all symbols; after the last one `ONE`.
-    starts: [u16; SYMBOLS + 2],
+    first: [Slot; Slots::PARTS],
+    all: Vec<Slot>,
 }
 
 impl Slots {
@@ -228,15 +235,14 @@ impl<'a> Decoder<'a> {
     pub fn symbol(&mut self, lane: usize, slots: &Slots) -> u8 {
         let state = self.states[lane];
         let slot = state & (ONE - 1);
-        let mut symbol = slots.first[(slot >> Slots::SHIFT) as usize];
-        // The last start is above every slot.
-        while u32::from(slots.starts[usize::from(symbol) + 1]) <= slot {
-            symbol += 1;
+        let mut found = slots.first[(slot >> Slots::SHIFT) as usize];
+        // The shares of all symbols have every place.
+        while slot - u32::from(found.start) >= u32::from(found.frequency) {
+            found = slots.all[usize::from(found.symbol) + 1];
         }
-        let start = u32::from(slots.starts[usize::from(symbol)]);
-        let frequency = u32::from(slots.starts[usize::from(symbol) + 1]) - start;
+        let (start, frequency) = (u32::from(found.start), u32::from(found.frequency));
         self.refill(lane, frequency.wrapping_mul(state >> BITS).wrapping_add(slot - start));
-        symbol
+        found.symbol as u8
     }
 
     /// Some bits as they are.
