@@ -19,7 +19,7 @@ use super::trial::{Effort, Outcome, Trials};
 use super::work::worthwhile;
 use super::{ArchiveError, Result};
 use crate::math::Observer;
-use crate::math::search::{Found, Goal, Measured, Search, tune};
+use crate::math::search::{Found, Goal, Measure, Measured, Search, tune};
 
 /// What an archive should reach; everything that is not set otherwise is chosen for it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -144,16 +144,9 @@ impl Space {
     ) -> Result<Found> {
         let Self { family, search, tried, dictionary_share, values_alone } = self;
         let hint = candidates.first_knob(*family, goal);
-        search.best(goal, start, hint, axes, &mut |rungs, knob| {
-            let measured = candidates.measure(*family, rungs, knob, Effort::Rough, Vec::new())?;
-            tried.push((rungs.to_vec(), measured.tried));
-            let outcome = measured.outcome;
-            let mut counted = outcome.measured();
-            let others =
-                if *values_alone { outcome.coded_bytes } else { counted.bytes - outcome.dictionary_bytes };
-            counted.bytes = others + *dictionary_share * outcome.dictionary_bytes;
-            Ok(counted)
-        })
+        let (family, dictionary_share, values_alone) = (*family, *dictionary_share, *values_alone);
+        let mut measuring = Measuring { candidates, family, tried, dictionary_share, values_alone };
+        search.best(goal, start, hint, axes, &mut measuring)
     }
 
     /// For every choice of rungs that was looked at, the measurement that is nearest to the goal.
@@ -168,6 +161,51 @@ impl Space {
             with_these.map(|(_, tried)| tried).min_by(|a, b| distance(a).total_cmp(&distance(b))).cloned()
         });
         nearest.collect()
+    }
+}
+
+/// What a search measures with.
+struct Measuring<'a> {
+    candidates: &'a Candidates<'a>,
+    family: Family,
+    tried: &'a mut Vec<(Vec<usize>, Tried)>,
+    dictionary_share: f64,
+    values_alone: bool,
+}
+
+impl Measuring<'_> {
+    fn measure(&self, rungs: &[usize], knob: f64) -> Result<Measurement> {
+        self.candidates.measure(self.family, rungs, knob, Effort::Rough, Vec::new())
+    }
+
+    fn counted(&mut self, rungs: &[usize], measurement: Measurement) -> Measured {
+        let Measurement { outcome, tried, .. } = measurement;
+        self.tried.push((rungs.to_vec(), tried));
+        let mut counted = outcome.measured();
+        let others =
+            if self.values_alone { outcome.coded_bytes } else { counted.bytes - outcome.dictionary_bytes };
+        counted.bytes = others + self.dictionary_share * outcome.dictionary_bytes;
+        counted
+    }
+}
+
+impl Measure<ArchiveError> for Measuring<'_> {
+    fn one(&mut self, rungs: &[usize], knob: f64) -> Result<Measured> {
+        let measurement = self.measure(rungs, knob)?;
+        Ok(self.counted(rungs, measurement))
+    }
+
+    /// What one does alone on a core, such as coding residuals, the other does meanwhile.
+    fn two(&mut self, [first, second]: [&[usize]; 2], knob: f64) -> Result<Option<[Measured; 2]>> {
+        let measuring = &*self;
+        // Not by the pool's threads: those take up each other's work while they wait for what is learned.
+        let (one, other) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| measuring.measure(second, knob));
+            let one = measuring.measure(first, knob);
+            (one, other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        let (one, other) = (one?, other?);
+        Ok(Some([self.counted(first, one), self.counted(second, other)]))
     }
 }
 

@@ -122,7 +122,22 @@ impl Found {
 }
 
 /// Measures what rungs lead to with the knob at a position.
-pub type Measure<'a, E> = dyn FnMut(&[usize], f64) -> Result<Measured, E> + 'a;
+pub trait Measure<E> {
+    /// One choice.
+    fn one(&mut self, rungs: &[usize], knob: f64) -> Result<Measured, E>;
+
+    /// Two choices, of which the second may turn out not to be needed: `None` unless they are measured at the same
+    /// time.
+    fn two(&mut self, _rungs: [&[usize]; 2], _knob: f64) -> Result<Option<[Measured; 2]>, E> {
+        Ok(None)
+    }
+}
+
+impl<E, F: FnMut(&[usize], f64) -> Result<Measured, E>> Measure<E> for F {
+    fn one(&mut self, rungs: &[usize], knob: f64) -> Result<Measured, E> {
+        self(rungs, knob)
+    }
+}
 
 /// Measurements of one space of parameters, shared by all goals that are searched in it.
 #[derive(Debug)]
@@ -158,7 +173,7 @@ impl Search {
         start: Option<&Found>,
         hint: f64,
         axes: std::ops::Range<usize>,
-        measure: &mut Measure<'_, E>,
+        measure: &mut dyn Measure<E>,
     ) -> Result<Found, E> {
         let (rungs, knob) = match start {
             Some(found) => (found.rungs.clone(), found.knob),
@@ -181,9 +196,10 @@ impl Search {
         found: &mut Found,
         axis: usize,
         stride: usize,
-        measure: &mut Measure<'_, E>,
+        measure: &mut dyn Measure<E>,
     ) -> Result<(), E> {
         let Ladder { rungs, .. } = self.ladders[axis];
+        self.look_both_ways(found, axis, stride, measure)?;
         // Long strides may step over a valley, so that one of them may fail.
         let patience = usize::from(stride > 1);
         for up in [true, false] {
@@ -209,13 +225,40 @@ impl Search {
         Ok(())
     }
 
+    /// Measures the rungs above and below at the same time, if both are there and the knob has one position: most
+    /// often neither is better, and both are needed.
+    fn look_both_ways<E>(
+        &mut self,
+        found: &Found,
+        axis: usize,
+        stride: usize,
+        measure: &mut dyn Measure<E>,
+    ) -> Result<(), E> {
+        let (up, down) = (found.rungs[axis] + stride, found.rungs[axis].checked_sub(stride));
+        let Some(down) = down.filter(|_| up < self.ladders[axis].rungs && self.positions == 1) else {
+            return Ok(());
+        };
+        let keys = [up, down].map(|rung| {
+            let mut rungs = found.rungs.clone();
+            rungs[axis] = rung;
+            (rungs, 0)
+        });
+        if keys.iter().any(|key| self.measured.contains_key(key)) {
+            return Ok(());
+        }
+        if let Some(measured) = measure.two([&keys[0].0, &keys[1].0], 0.0)? {
+            self.measured.extend(keys.into_iter().zip(measured));
+        }
+        Ok(())
+    }
+
     /// What rungs cost where the goal is just met, between two positions of the knob.
     fn just_met<E>(
         &mut self,
         goal: Goal,
         rungs: Vec<usize>,
         hint: f64,
-        measure: &mut Measure<'_, E>,
+        measure: &mut dyn Measure<E>,
     ) -> Result<Found, E> {
         let last = self.positions - 1;
         if !self.visited.contains(&rungs) {
@@ -226,7 +269,7 @@ impl Search {
             if let Some(known) = self.measured.get(&key) {
                 return Ok(*known);
             }
-            let measured = measure(&rungs, position as f64)?;
+            let measured = measure.one(&rungs, position as f64)?;
             self.measured.insert(key, measured);
             Ok(measured)
         };

@@ -120,13 +120,23 @@ impl Source<'_> {
     #[inline(always)]
     fn read_all<T: Integer>(mut self, count: usize, coded: Option<&[bool]>, plan: &Plan) -> Vec<T> {
         let mut values = vec![T::default(); count];
-        walk(
-            &mut values,
-            coded,
-            plan,
-            #[inline(always)]
-            |lane, context, _| T::of(self.next(lane, context)),
-        );
+        // Where all are there, nothing asks for each of them whether it is.
+        match coded {
+            None => walk(
+                &mut values,
+                None,
+                plan,
+                #[inline(always)]
+                |lane, context, _| T::of(self.next(lane, context)),
+            ),
+            some => walk(
+                &mut values,
+                some,
+                plan,
+                #[inline(always)]
+                |lane, context, _| T::of(self.next(lane, context)),
+            ),
+        }
         values
     }
 

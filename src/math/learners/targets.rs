@@ -93,9 +93,10 @@ pub(super) fn learn_for(
         tried: Vec::new(),
     };
     let mut search = Search::new(ladders, positions);
-    let found = search.best(goal, None, FIRST_POSITION, ATOMS..WIDTH + 1, &mut |rungs, knob| {
-        Ok(chooser.measure(rungs, knob, true)?.1)
-    })?;
+    let found =
+        search.best(goal, None, FIRST_POSITION, ATOMS..WIDTH + 1, &mut |rungs: &[usize], knob: f64| {
+            Ok(chooser.measure(rungs, knob, true)?.1)
+        })?;
     let mut best: Option<(PreparedDictionary, Measured)> = None;
     tune(goal, found.knob, (positions - 1) as f64, &mut |knob| {
         let (dictionary, measured) = chooser.measure(&found.rungs, knob, false)?;
