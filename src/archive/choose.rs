@@ -270,8 +270,11 @@ impl<'a> Chooser<'a> {
                 }
                 Some(_) => climb(&found, WEIGHTS..WIDTH)?,
             };
-            record.extend(self.codes.nearest(goal));
-            record.extend(self.residuals.nearest(goal));
+            for tried in self.codes.nearest(goal).into_iter().chain(self.residuals.nearest(goal)) {
+                if !record.contains(&tried) {
+                    record.push(tried);
+                }
+            }
             let chosen = finish(&self.candidates, goal, family, &found, &record)?;
             let excess = goal.excess(&chosen.outcome.measured());
             if measured.is_none_or(|best| goal.prefers(&chosen.outcome.measured(), &best)) {

@@ -23,7 +23,7 @@ use super::codebook::Codebook;
 use super::footer::{Footer, KEY};
 use super::layout::{Placement, Table, column};
 use super::manifest::hash_of;
-use super::parquet_footer::{chunk_ranges, parse_indexed_footer};
+use super::parquet_footer::{chunk_ranges, parse_footer, parse_indexed_footer};
 use super::sparse_codes::WholeCode;
 use super::{ArchiveError, Result};
 
@@ -60,7 +60,12 @@ impl DataFile {
         series: &[String],
         codebook: Option<&Arc<Codebook>>,
     ) -> Result<Self> {
-        let metadata = Arc::new(parse_indexed_footer(footer, size)?);
+        // Only data files of archives have an index of pages that is known to be theirs.
+        let metadata = match codebook {
+            Some(_) => parse_indexed_footer(footer, size)?,
+            None => parse_footer(footer)?,
+        };
+        let metadata = Arc::new(metadata);
         // A table that looks like one of ours but is stored as it was has no description.
         let pairs = metadata.file_metadata().key_value_metadata();
         let text = pairs
@@ -116,19 +121,16 @@ impl DataFile {
             .collect()
     }
 
-    /// How many values must be decoded for some columns of the original table.
+    /// How many values must be decoded for some columns of the original table; `None` if all of these are as they were.
     #[cfg(feature = "sql")]
-    pub fn decoded_values(&self, row_group: usize, columns: &[usize]) -> usize {
-        let Some(coded) = &self.coded else { return 0 };
+    pub fn decoded_values(&self, row_group: usize, columns: &[usize]) -> Result<Option<usize>> {
+        let Some(coded) = &self.coded else { return Ok(None) };
         let rows = self.metadata.metadata().row_group(row_group).num_rows().max(0) as usize;
-        let Ok(plan) = coded
-            .plan(&columns.iter().copied().filter(|i| *i < self.schema.fields().len()).collect::<Vec<_>>())
-        else {
-            return 0;
-        };
+        let plan = coded.plan(columns)?;
         let sensors = |group: &usize| coded.groups[*group].sensors.len();
         let signals = coded.footer.row_groups.get(row_group).map_or(rows, |group| group.signals);
-        plan.groups.iter().map(sensors).sum::<usize>() * signals
+        let values = plan.groups.iter().map(sensors).sum::<usize>() * signals;
+        Ok((!plan.groups.is_empty()).then_some(values))
     }
 
     /// The bytes that reading some columns of the original table takes.

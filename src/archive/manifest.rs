@@ -93,9 +93,9 @@ pub struct FileEntry {
     pub bytes: u64,
     /// XXH3-64 of the file.
     pub hash: String,
-    /// Bytes of its footer.
+    /// Bytes of its footer: the metadata to the end of the file and, if it is coded, the index of pages before them.
     pub footer_bytes: u64,
-    /// XXH3-64 of its footer, from the metadata to the end of the file.
+    /// XXH3-64 of its footer.
     pub footer: String,
     /// The bytes of the file that it was made from.
     pub source_bytes: u64,

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
+use parquet::file::page_index::column_index::ColumnIndexMetaData;
 
 use super::{ArchiveError, Result};
 
@@ -33,9 +34,13 @@ pub(super) async fn fetch_footer(store: &dyn ObjectStore, path: &Path, size: u64
     fetch_end(store, path, size, guess, length).await
 }
 
-/// Fetches the footer of a data file of this size, and the index of its pages, if it has one.
-pub(super) async fn fetch_indexed_footer(store: &dyn ObjectStore, path: &Path, size: u64) -> Result<Bytes> {
-    let footer = fetch_footer(store, path, size).await?;
+/// The footer of a data file of this size with the index of its pages, if it has one.
+pub(super) async fn with_index(
+    store: &dyn ObjectStore,
+    path: &Path,
+    size: u64,
+    footer: Bytes,
+) -> Result<Bytes> {
     let length = indexed_length(&footer, size)?;
     fetch_end(store, path, size, footer, length).await
 }
@@ -86,7 +91,43 @@ pub(super) fn parse_indexed_footer(end: &Bytes, size: u64) -> Result<ParquetMeta
     let mut reader =
         ParquetMetaDataReader::new_with_metadata(metadata).with_page_index_policy(PageIndexPolicy::Optional);
     reader.read_page_indexes_sized(end, size)?;
-    Ok(reader.finish()?)
+    let metadata = reader.finish()?;
+    if !index_fits(&metadata) {
+        return Err(ArchiveError::corrupt("the index of its pages does not fit its column chunks"));
+    }
+    Ok(metadata)
+}
+
+/// Whether pages follow each other from the first row on, within their column chunks. Readers take that for granted.
+fn index_fits(metadata: &ParquetMetaData) -> bool {
+    let Some(offsets) = metadata.offset_index() else { return true };
+    let chunk_fits = |group: usize, leaf: usize, chunk: Range<u64>, rows: i64| {
+        let Some(pages) =
+            offsets.get(group).and_then(|group| group.get(leaf)).map(|index| &index.page_locations)
+        else {
+            return false;
+        };
+        let ends = pages.iter().skip(1).map(|page| page.first_row_index).chain([rows]);
+        let in_order = pages.iter().zip(ends).all(|(page, end)| page.first_row_index < end);
+        let inside = pages.iter().all(|page| {
+            let (start, length) = (u64::try_from(page.offset), u64::try_from(page.compressed_page_size));
+            start.is_ok_and(|start| {
+                length.is_ok_and(|length| {
+                    start >= chunk.start && start.checked_add(length).is_some_and(|end| end <= chunk.end)
+                })
+            })
+        });
+        let statistics = metadata.column_index().and_then(|index| index.get(group)?.get(leaf));
+        let as_many = statistics.is_none_or(|index| {
+            matches!(index, ColumnIndexMetaData::NONE) || index.num_pages() == pages.len() as u64
+        });
+        pages.first().is_some_and(|first| first.first_row_index == 0) && in_order && inside && as_many
+    };
+    metadata.row_groups().iter().enumerate().all(|(group, row_group)| {
+        chunk_ranges(row_group)
+            .enumerate()
+            .all(|(leaf, chunk)| chunk_fits(group, leaf, chunk, row_group.num_rows()))
+    })
 }
 
 /// Where the leaf column chunks of a row group are.

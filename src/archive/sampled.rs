@@ -8,6 +8,7 @@ use arrow::compute::{cast, concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Int64Type};
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
+use tokio::task::JoinSet;
 
 use super::layout::{Layout, Table};
 use super::placed::{BLOCK_VALUES, block_rows};
@@ -217,7 +218,13 @@ async fn read_parts(source: &Source, group: usize, parts: Vec<Range<usize>>) -> 
         }
         found.into_iter().filter_map(|rows| together(rows).transpose()).collect()
     };
-    tokio::spawn(read).await.map_err(|error| ArchiveError::Io(std::io::Error::other(error)))?
+    // Ends with whoever waits for it.
+    let mut task = JoinSet::new();
+    task.spawn(read);
+    match task.join_next().await {
+        Some(read) => read.map_err(|error| ArchiveError::Io(std::io::Error::other(error)))?,
+        None => Ok(Vec::new()),
+    }
 }
 
 /// So many rows from one on, of a row group and those after it.
@@ -264,7 +271,9 @@ fn hold_out_a_quarter(table: &Table, blocks: &[RecordBatch]) -> Result<(Vec<Reco
         for run in &runs {
             let (from, to) = (within(run.start), within(run.end));
             learned.extend((row < from).then(|| block.slice(row, from - row)));
-            held_out.extend((from < to).then(|| block.slice(from, to - from)));
+            // What is left of a signal at the end of a file would shift those of the next.
+            let whole = (to - from) / unit * unit;
+            held_out.extend((whole > 0).then(|| block.slice(from, whole)));
             row = to;
         }
         learned.extend((row < count).then(|| block.slice(row, count - row)));

@@ -38,7 +38,7 @@ const EXAMPLE_SIGNALS: usize = 600;
 
 /// Parts that errors are compared between, and how much their deviation counts.
 const PARTS: usize = 8;
-const UNEVENNESS: f64 = 0.1;
+const UNEVENNESS: f64 = 0.15;
 
 /// Cells that are held at most, absent ones included.
 const MOST_CELLS: usize = 1 << 24;

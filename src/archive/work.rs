@@ -24,7 +24,7 @@ use super::footer::{Footer, KEY};
 use super::layout::{Layout, Placement, Table};
 use super::manifest::{DictionaryEntry, FileEntry, hash_of, hash_text};
 use super::opened::Generation;
-use super::parquet_footer::{fetch_indexed_footer, indexed_length, parse_footer};
+use super::parquet_footer::{fetch_footer, indexed_length, parse_footer, with_index};
 use super::placed::{block_rows, place_rows};
 use super::prepare::{self, Request};
 use super::quantiser::Bound;
@@ -195,7 +195,11 @@ impl Work<'_> {
             Err(error) => return Err(error),
         };
         // Whatever cannot be read is not finished.
-        let Ok(footer) = fetch_indexed_footer(store.as_ref(), path, length).await else { return Ok(None) };
+        let Ok(mut footer) = fetch_footer(store.as_ref(), path, length).await else { return Ok(None) };
+        if has_description(&footer).unwrap_or(false) {
+            let Ok(indexed) = with_index(store.as_ref(), path, length, footer).await else { return Ok(None) };
+            footer = indexed;
+        }
         let open = |generation: &Generation| {
             let series = &generation.description.series;
             DataFile::new(store.clone(), path.clone(), &footer, length, series, Some(&generation.codebook))
@@ -220,10 +224,10 @@ impl Work<'_> {
                 let (error, left) = (coded.footer.error, coded.footer.left.map(|left| (left, signals)));
                 Ok(Some(self.entry(source, &spot, length, hash, &footer, error, left, None)))
             }
-            None if footer.ends_with(&source.footer) && length == source.bytes => {
+            None if footer == source.footer && length == source.bytes => {
                 let hashes = chunk_hashes(store, path, &footer).await?;
                 let error = ErrorSums::default();
-                Ok(Some(self.entry(source, &spot, length, hash, &source.footer, error, None, Some(hashes))))
+                Ok(Some(self.entry(source, &spot, length, hash, &footer, error, None, Some(hashes))))
             }
             _ => Ok(None),
         }

@@ -285,7 +285,7 @@ mod tests {
         #[test]
         fn entries_are_inner_products_to_the_bound_with_the_same_bits_in_every_block(
             dim in prop_oneof![1usize..70, 500usize..600], atoms in 1usize..60, signals in 1usize..20, seed in 0u64..1000,
-            scale in -60i32..30,
+            scale in -160i32..30,
         ) {
             let (x, y) = (rows(atoms, dim, seed, 1.0), rows(signals, dim, seed + 1000, 2f64.powi(scale)));
             let (packed_x, mut packed_y) = (PackedAtoms::new(&x), PackedSignals::default());

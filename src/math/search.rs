@@ -160,7 +160,7 @@ impl Search {
         &self.ladders
     }
 
-    /// The rungs that were looked at since the last call, in order.
+    /// The rungs that were looked at since the last call, in order, and forgets that they were.
     pub fn take_visited(&mut self) -> Vec<Vec<usize>> {
         std::mem::take(&mut self.visited)
     }

@@ -239,26 +239,40 @@ pub(crate) fn short_dot(a: &[f64], b: &[f64]) -> f64 {
 pub(crate) fn long_dots<const COUNT: usize>(a: &[f64], others: [&[f64]; COUNT]) -> [f64; COUNT] {
     #[cfg(target_arch = "x86_64")]
     if let Some(simd) = pulp::x86::V3::try_new() {
-        return simd.vectorize(
-            #[inline(always)]
-            || {
-                let mut sums = [[pulp::f64x4(0.0, 0.0, 0.0, 0.0); DOT_VECTORS]; COUNT];
-                let (chunks, rest) = in_vectors::<DOT_VECTORS>(a);
-                let others = others.map(|other| in_vectors::<DOT_VECTORS>(&other[..a.len()]));
-                for (i, chunk) in chunks.iter().enumerate() {
-                    for (vector, part) in chunk.iter().enumerate() {
-                        let part = pulp::cast(*part);
-                        for (sums, (other, _)) in sums.iter_mut().zip(&others) {
-                            let product = simd.mul_f64x4(part, pulp::cast(other[i][vector]));
-                            sums[vector] = simd.add_f64x4(sums[vector], product);
-                        }
-                    }
-                }
-                std::array::from_fn(|i| total::<DOT_VECTORS>(pulp::cast(sums[i]), rest, others[i].1))
-            },
-        );
+        return simd.vectorize(Dots { simd, a, others });
     }
     others.map(|other| dot(a, other))
+}
+
+/// [`long_dots`] in AVX registers: not a closure, which compilers may leave out of the function that may use them.
+#[cfg(target_arch = "x86_64")]
+struct Dots<'a, const COUNT: usize> {
+    simd: pulp::x86::V3,
+    a: &'a [f64],
+    others: [&'a [f64]; COUNT],
+}
+
+#[cfg(target_arch = "x86_64")]
+impl<const COUNT: usize> pulp::NullaryFnOnce for Dots<'_, COUNT> {
+    type Output = [f64; COUNT];
+
+    #[inline(always)]
+    fn call(self) -> Self::Output {
+        let Self { simd, a, others } = self;
+        let mut sums = [[pulp::f64x4(0.0, 0.0, 0.0, 0.0); DOT_VECTORS]; COUNT];
+        let (chunks, rest) = in_vectors::<DOT_VECTORS>(a);
+        let others = others.map(|other| in_vectors::<DOT_VECTORS>(&other[..a.len()]));
+        for (i, chunk) in chunks.iter().enumerate() {
+            for (vector, part) in chunk.iter().enumerate() {
+                let part = pulp::cast(*part);
+                for (sums, (other, _)) in sums.iter_mut().zip(&others) {
+                    let product = simd.mul_f64x4(part, pulp::cast(other[i][vector]));
+                    sums[vector] = simd.add_f64x4(sums[vector], product);
+                }
+            }
+        }
+        std::array::from_fn(|i| total::<DOT_VECTORS>(pulp::cast(sums[i]), rest, others[i].1))
+    }
 }
 
 /// [`dot`] of two long vectors.

@@ -333,12 +333,17 @@ fn pages_are_passed_over() {
     let first = sql(&format!("SELECT {middle} AS m"));
     let moment = first.split('"').nth(3).expect("a time").to_string();
     let within = format!("{time} BETWEEN TIMESTAMP '{moment}' AND TIMESTAMP '{moment}' + INTERVAL '1 hour'");
-    for columns in [format!("{time}, {series}, {value}"), series.clone(), format!("sum({value}), count(*)")] {
-        let query = |table: &str| {
-            let found = sql(&format!("SELECT {columns} FROM {table} WHERE {within} ORDER BY 1"));
-            found.lines().last().map(str::to_string)
-        };
-        assert_eq!(query("t"), query("plain"), "{columns}");
+    let apart = format!("({within}) OR {time} = (TIMESTAMP '{moment}' + INTERVAL '4 days')");
+    for filter in [&within, &apart, &format!("({apart}) AND {value} > 60")] {
+        for columns in [format!("{time}, {series}, {value}"), format!("{series}, {time}")] {
+            let query = |table: &str| {
+                let found = sql(&format!("SELECT {columns} FROM {table} WHERE {filter} ORDER BY 1, 2"));
+                found.lines().last().map(str::to_string)
+            };
+            let found = query("t");
+            assert!(found.as_ref().is_some_and(|found| found.len() > 100), "{filter}: {found:?}");
+            assert_eq!(found, query("plain"), "{columns} {filter}");
+        }
     }
     for columns in [value, series] {
         let plan = sql(&format!("EXPLAIN ANALYZE SELECT {columns} FROM t WHERE {within}"));

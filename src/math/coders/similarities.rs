@@ -152,7 +152,7 @@ impl Similarities for &[f64] {
     }
 }
 
-/// Similarities in single precision, with what it takes to compute any of them exactly.
+/// Similarities from a product that is not exact, with what it takes to compute any of them exactly.
 #[derive(Debug, Default)]
 pub(super) struct ScreenedBlock {
     centred: Centred,

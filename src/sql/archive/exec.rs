@@ -33,7 +33,7 @@ use super::table::{ArchivedFile, Opened};
 pub(super) struct Unit {
     pub file: usize,
     pub row_group: usize,
-    /// The rows on pages that may satisfy the predicate, unless all are.
+    /// The rows on pages that may satisfy the predicate; all if that is not known.
     pub rows: Option<RowSelection>,
 }
 
@@ -256,14 +256,16 @@ impl Reading {
         let pages = unit.rows.as_ref();
         self.rows_pruned.add(pages.map_or(0, RowSelection::skipped_row_count));
         let mut range = 0..rows;
-        let values = archived.file.decoded_values(unit.row_group, &self.plan.columns);
-        if pages.is_some() && values == 0 {
+        let own = archived.file.schema.fields().len();
+        let in_file: Vec<usize> = self.plan.columns.iter().copied().filter(|column| *column < own).collect();
+        let decoded = archived.file.decoded_values(unit.row_group, &in_file).map_err(external)?;
+        let Some(values) = decoded else {
             let batch = self.columns(archived, unit.row_group, &self.plan.columns, pages).await?;
             self.reservation.try_resize(batch.get_array_memory_size())?;
             let rows = batch.num_rows();
             return Ok(Some((batch, 0..rows)));
-        }
-        if let Some(predicate) = self.plan.predicate.as_ref().filter(|_| values > 0) {
+        };
+        if let Some(predicate) = &self.plan.predicate {
             // The filter's columns first: what it leaves out is not decoded.
             let mut needed: Vec<usize> =
                 collect_columns(predicate).iter().map(|column| column.index()).collect();
@@ -283,9 +285,7 @@ impl Reading {
         self.reservation.try_resize(values * 8 * COPIES)?;
         let batch = self.columns(archived, unit.row_group, &self.plan.columns, None).await?;
         self.reservation.try_resize(batch.get_array_memory_size())?;
-        if values > 0 {
-            self.rows_decoded.add(rows);
-        }
+        self.rows_decoded.add(rows);
         Ok(Some((batch, range)))
     }
 
@@ -357,4 +357,18 @@ fn matching(predicate: &Arc<dyn PhysicalExpr>, some: &RecordBatch) -> Result<Ran
         (Some(first), Some(last)) => first..last + 1,
         _ => 0..0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::parquet::arrow::arrow_reader::RowSelector;
+
+    #[test]
+    fn places_among_selected_rows_are_rows() {
+        let selectors = [(3, true), (2, false), (4, true), (1, false), (2, true)];
+        let selector = |(row_count, skip)| RowSelector { row_count, skip };
+        let selection = RowSelection::from(selectors.map(selector).to_vec());
+        assert_eq!([0, 1, 2].map(|place| row_at(&selection, place)), [3, 4, 9]);
+    }
 }

@@ -12,6 +12,7 @@ use datafusion::datasource::physical_plan::parquet::{
 use datafusion::parquet::arrow::arrow_reader::RowSelection;
 use datafusion::parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::{collect_columns, conjunction_opt, split_conjunction};
 use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 
@@ -35,8 +36,8 @@ pub(super) fn row_groups_to_read(
     Ok(all.zip(keep).filter(|(_, keep)| *keep).map(|(row_group, _)| row_group).collect())
 }
 
-/// Of some row groups of a file those whose pages may hold rows that satisfy the predicate, and which rows these are
-/// where they are not all.
+/// Of some row groups of a file those whose pages may hold rows that satisfy the predicate, and which rows these are,
+/// where that can be told.
 pub(super) fn pages_to_read(
     file: &ArchivedFile,
     filter: &PagePruningAccessPlanFilter,
@@ -59,6 +60,23 @@ pub(super) fn pages_to_read(
         RowGroupAccess::Selection(rows) => Some((row_group, Some(rows))),
     });
     chosen.collect()
+}
+
+/// What of a predicate can be told from the minima and maxima of pages.
+pub(super) fn page_filter(
+    predicate: &Arc<dyn PhysicalExpr>,
+    schema: &SchemaRef,
+) -> Option<PagePruningAccessPlanFilter> {
+    let told = split_conjunction(predicate)
+        .into_iter()
+        .filter(|part| collect_columns(part).iter().all(|column| !may_hide_nan(schema, column.name())));
+    let told = conjunction_opt(told.cloned())?;
+    Some(PagePruningAccessPlanFilter::new(&told, schema.clone()))
+}
+
+/// Minima and maxima in Parquet leave NaN out, which is above all other numbers here.
+fn may_hide_nan(schema: &Schema, column: &str) -> bool {
+    schema.field_with_name(column).is_ok_and(|field| field.data_type().is_floating())
 }
 
 /// Minima, maxima and counts of a file's row groups.
@@ -85,12 +103,18 @@ impl RowGroups<'_> {
 
 impl PruningStatistics for RowGroups<'_> {
     fn min_values(&self, column: &Column) -> Option<ArrayRef> {
+        if may_hide_nan(self.schema, &column.name) {
+            return None;
+        }
         let groups = self.file.file.metadata.metadata().row_groups();
         self.partition_value(column)
             .or_else(|| self.convert(column, |converter| converter.row_group_mins(groups.iter()).ok()))
     }
 
     fn max_values(&self, column: &Column) -> Option<ArrayRef> {
+        if may_hide_nan(self.schema, &column.name) {
+            return None;
+        }
         let groups = self.file.file.metadata.metadata().row_groups();
         self.partition_value(column)
             .or_else(|| self.convert(column, |converter| converter.row_group_maxes(groups.iter()).ok()))

@@ -7,7 +7,6 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef}
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::{ColumnStatistics, Precision, Statistics};
 use datafusion::common::{Result, SchemaExt, exec_datafusion_err, not_impl_err, plan_err};
-use datafusion::datasource::physical_plan::parquet::PagePruningAccessPlanFilter;
 use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::logical_expr::dml::InsertOp;
@@ -20,7 +19,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use super::exec::{ArchiveExec, Unit};
 use super::external;
 use super::insert::ArchiveSink;
-use super::pruning::{pages_to_read, row_groups_to_read};
+use super::pruning::{page_filter, pages_to_read, row_groups_to_read};
 use crate::archive::{Archive, ArchiveError, Bound, DataFile, Job, LayoutRequest};
 
 /// An archive as a table: values are decoded where a query needs them.
@@ -258,8 +257,7 @@ impl TableProvider for ArchiveTable {
                 state.create_physical_expr(filter, &schema)
             })
             .transpose()?;
-        let page_filter =
-            predicate.as_ref().map(|filter| PagePruningAccessPlanFilter::new(filter, self.schema.clone()));
+        let page_filter = predicate.as_ref().and_then(|predicate| page_filter(predicate, &self.schema));
         let mut units = Vec::new();
         let mut total = 0;
         for (file, archived) in opened.files.iter().enumerate() {
