@@ -149,6 +149,13 @@ impl Codebook {
         Ok(codebook)
     }
 
+    /// Computes what coding needs once. Threads of a pool must find it: one that computes it takes up other work while it
+    /// waits for the pool, and would wait for itself there.
+    pub fn prepare_for_parallel_use(&self) -> Result<()> {
+        self.prepared.gram()?;
+        Ok(())
+    }
+
     /// How many sensors.
     pub fn sensors(&self) -> usize {
         self.steps.len()

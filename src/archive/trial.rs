@@ -116,12 +116,12 @@ impl Outcome {
         if self.held_out.value_absolute > 0.0 { self.held_out.nmae() } else { self.error.nmae() }
     }
 
-    /// What codes leave of most runs of signals, as NMAE: half of the runs are worse.
+    /// What codes leave of most runs of signals, as NMAE: at least half of the runs are as bad or worse.
     pub fn usually_left(&self) -> f64 {
         let mut shares: Vec<f64> =
             self.left.iter().filter(|left| left.value > 0.0).map(Left::share).collect();
         shares.sort_by(f64::total_cmp);
-        shares.get(shares.len() / 2).copied().unwrap_or(0.0)
+        shares.get(shares.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
     }
 
     pub fn measured(&self) -> Measured {
@@ -201,6 +201,7 @@ impl Trials {
         let first = (stride / 2).min(self.blocks.len().saturating_sub(1));
         let blocks: Vec<&Placed> = self.blocks.iter().skip(first).step_by(stride).collect();
         let held_out: Vec<&Placed> = self.held_out.iter().flatten().step_by(stride).collect();
+        settings.codebook.prepare_for_parallel_use()?;
         let coded: Result<Vec<CodedBlock>> = blocks
             .par_iter()
             .chain(held_out.par_iter())
@@ -246,6 +247,7 @@ impl Trials {
     /// The errors of rows that were held out, and what codes leave of them.
     pub fn run_held_out(&self, settings: &Settings) -> Result<(ErrorSums, Left)> {
         let held_out = self.held_out.as_deref().unwrap_or_default();
+        settings.codebook.prepare_for_parallel_use()?;
         let coded: Result<Vec<CodedBlock>> =
             held_out.par_iter().map(|placed| placed.encode(&self.table, settings, Purpose::Trial)).collect();
         let coded = coded?;

@@ -190,6 +190,9 @@ fn print(
     printed.add("ratio_to_values", report.value_bytes as f64 / bytes.max(1) as f64);
     printed.add("stored_as_they_were", stored);
     if let Some(kept) = archive.kept() {
+        if !report.files.is_empty() {
+            tell(format_args!("warning: stored as it was: {kept}. --max-error is kept whatever the data"));
+        }
         printed.add("does_not_pay", kept);
     }
     let error = archive.error();
