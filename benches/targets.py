@@ -104,10 +104,9 @@ def targets(tables):
         seen, unseen, values = split(table)
         sigma = median_distance(seen)
         grid, started = [], time.monotonic()
-        large = values > 10_000_000
-        for atoms in [16, 64, 128, 256] if large else [2, 4, 8, 16, 32, 64, 128, 256]:
-            for width in [1.0, 2.0] if large else [0.5, 1.0, 2.0]:
-                for penalty in [0.8, 0.4, 0.1] if large else [0.8, 0.4, 0.2, 0.1, 0.05]:
+        for atoms in [2, 4, 8, 16, 32, 64, 128, 256]:
+            for width in [0.5, 1.0, 2.0]:
+                for penalty in [0.8, 0.4, 0.2, 0.1, 0.05]:
                     given = ["--atoms", atoms, "--sigma", width * sigma, "--lambda", penalty]
                     grid.append((*judged(seen, unseen, *given)[:3], f"{atoms}, {width:g} x median, {penalty:g}"))
         grid_seconds = time.monotonic() - started
