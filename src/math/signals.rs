@@ -339,7 +339,11 @@ const FEW: usize = 128;
 #[inline(always)]
 pub(crate) fn add_all_scaled<'a>(target: &mut [f64], sources: impl Iterator<Item = (f64, &'a [f64])>) {
     if target.len() < FEW {
-        return sources.for_each(|(factor, source)| add_scaled(target, factor, source));
+        // Not `for_each`, which compilers may leave out of the function that may use the CPU's vectors.
+        for (factor, source) in sources {
+            add_scaled(target, factor, source);
+        }
+        return;
     }
     let mut waiting: [(f64, &[f64]); 4] = [(0.0, &[]); 4];
     let mut count = 0;

@@ -222,8 +222,13 @@ impl ActiveSet {
     /// Whether the violations of the weights that `which` picks are well within what is accepted.
     #[inline(always)]
     fn is_optimal(&self, problem: &Lasso<'_>, which: impl Fn(f64) -> bool) -> bool {
-        let mut entries = self.accepted.iter().zip(&self.weights).zip(&self.correlations);
-        entries.all(|((accepted, w), g)| !which(*w) || problem.violation(*w, *g) <= 0.5 * accepted)
+        for ((accepted, w), g) in self.accepted.iter().zip(&self.weights).zip(&self.correlations) {
+            let is_within = problem.violation(*w, *g) <= 0.5 * accepted;
+            if which(*w) && !is_within {
+                return false;
+            }
+        }
+        true
     }
 
     /// The largest violation of the optimality conditions within the set.

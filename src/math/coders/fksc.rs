@@ -8,8 +8,9 @@
 //! Deviations, all towards the same optimum:
 //! - It starts from `z = k` (w = 0). From `z = 0`, as in Algorithm 2, every bound is 0 and predicts
 //!   nothing.
-//! - Within the predicted atoms only the worst violators are worked on, a few more each time, by
-//!   the exact solver of `active_set`: coordinate descent alone crawls when atoms are alike.
+//! - Of the predicted atoms those are worked on first that a few greedy steps give weights to (`sketch`), then the worst
+//!   violators, a few more each time, by the exact solver of `active_set`: coordinate descent alone crawls when atoms
+//!   are alike.
 //! - The bound is not `|z_i| <= |k_i| + ||K_i|| ||w||_2` atom by atom, but
 //!   `|z_i| <= max |k_i| + sum_j |w_j| max |K_ij|` over a group of similar atoms at once: tighter,
 //!   since similar atoms are far from the same others, and 32 times fewer. Where similarities are never
@@ -25,11 +26,13 @@ use super::active_set::ActiveSet;
 use super::batch::{Earlier, Solution, Solver, Waiting, code_each};
 use super::codes::{Code, Codes, ExitReason, SignalReport};
 use super::lasso::Lasso;
+use super::marks::{largest, mark_of, marked};
 use super::similarities::{ExactBlock, ScreenedBlock, Similarities, SimilarityBlock};
+use super::sketch::{GramRows, Sketch};
 use super::{Coder, CoderOptions, Form, L1_OPTIONS};
-use crate::math::gram::GROUP;
+use crate::math::gram::{GROUP, Gram};
 use crate::math::signals::{add_all_scaled, add_scaled};
-use crate::math::{Dictionary, PreparedDictionary, Result, Signals};
+use crate::math::{PreparedDictionary, Result, Signals};
 
 /// Newcomers whose similarities are computed together.
 const TOGETHER: usize = 4;
@@ -39,22 +42,6 @@ const CHUNK: usize = 16;
 
 /// Takes a candidate out of every comparison.
 const IN_SET: f64 = -f64::MAX;
-
-/// The last digits of a marked number are its place, so that the largest of many tells which one it is without a
-/// search. They are worth a part in 2^39, and there are enough for the most atoms that a dictionary can have.
-const MARK: u64 = Dictionary::MOST_ATOMS as u64 - 1;
-const _: () = assert!(Dictionary::MOST_ATOMS.is_power_of_two());
-
-/// Of a finite number: an infinity would become none.
-#[inline(always)]
-fn marked(number: f64, place: usize) -> f64 {
-    f64::from_bits(number.to_bits() & !MARK | place as u64)
-}
-
-#[inline(always)]
-fn mark_of(number: f64) -> usize {
-    (number.to_bits() & MARK) as usize
-}
 
 /// Two-stage kernel sparse coding.
 #[derive(Debug, Clone, Copy)]
@@ -151,6 +138,7 @@ struct State {
     bounds: Vec<f64>,
     /// How far positive weights may lower `k - K w`.
     lowered: Vec<f64>,
+    sketch: Sketch,
 }
 
 impl State {
@@ -189,7 +177,8 @@ impl<S: Similarities> Run<'_, '_, S> {
     #[inline(always)]
     fn solve(&mut self, start: Code<'_>, known: &[f64]) -> SignalReport {
         self.predict();
-        let mut solved = self.start_from(start, known);
+        let mut solved =
+            if start.0.is_empty() { self.start_from_sketch() } else { self.start_from(start, known) };
         let mut outside_gap;
         let exit = loop {
             let settled = solved && self.settle_candidates();
@@ -264,6 +253,23 @@ impl<S: Similarities> Run<'_, '_, S> {
         if self.set.len() == 0 {
             return true;
         }
+        let solved = self.set.solve_given(self.problem);
+        self.apply_to_candidates();
+        solved
+    }
+
+    /// Puts the candidates that a sketch gives weights to into the set and solves on them. False if the rounds ran out.
+    #[inline(always)]
+    fn start_from_sketch(&mut self) -> bool {
+        let State { candidates, all, correlations, rows, sketch, newcomers, .. } = &mut *self.state;
+        let gathered = (!*all).then_some((candidates.as_slice(), rows));
+        let mut gram_rows = CandidateRows { gram: self.problem.gram, gathered };
+        self.set.updates += sketch.draw(self.problem.lambda, correlations, &mut gram_rows);
+        newcomers.extend_from_slice(&sketch.touched);
+        if self.join_newcomers() == 0 {
+            return true;
+        }
+        self.set.weights.copy_from_slice(&self.state.sketch.weights);
         let solved = self.set.solve_given(self.problem);
         self.apply_to_candidates();
         solved
@@ -360,9 +366,9 @@ impl<S: Similarities> Run<'_, '_, S> {
         }
         errors[i] = IN_SET;
         self.set.add(self.problem, position, exact, correlations[i]);
-        if !*all {
-            let row = self.problem.gram.row(position);
-            rows.extend(candidates.iter().map(|other| row[*other as usize]));
+        // A sketch has gathered the rows of what it has touched.
+        if !*all && rows.len() < self.set.len() * candidates.len() {
+            gather(self.problem.gram, candidates, position, rows);
         }
     }
 
@@ -468,8 +474,7 @@ impl<S: Similarities> Run<'_, '_, S> {
         let State { candidates, rows, .. } = &mut *self.state;
         rows.clear();
         for position in &self.set.positions {
-            let row = self.problem.gram.row(*position as usize);
-            rows.extend(candidates.iter().map(|other| row[*other as usize]));
+            gather(self.problem.gram, candidates, *position as usize, rows);
         }
     }
 
@@ -480,30 +485,33 @@ impl<S: Similarities> Run<'_, '_, S> {
     }
 }
 
-/// The largest `value` of a range, in lanes that vectorise.
+/// Adds a position's row of the gram matrix, at the candidates.
 #[inline(always)]
-fn largest(range: Range<usize>, value: impl Fn(usize) -> f64) -> f64 {
-    const LANES: usize = 8;
-    let mut lanes = [0.0f64; LANES];
-    let mut first = range.start;
-    while first + LANES <= range.end {
-        for (lane, largest) in lanes.iter_mut().enumerate() {
-            let value = value(first + lane);
-            *largest = if value > *largest { value } else { *largest };
+fn gather(gram: &Gram, candidates: &[u32], position: usize, rows: &mut Vec<f64>) {
+    let row = gram.row(position);
+    rows.extend(candidates.iter().map(|other| row[*other as usize]));
+}
+
+/// The gram matrix's rows for a sketch.
+struct CandidateRows<'a> {
+    gram: &'a Gram,
+    /// The candidates, and their rows as far as they were touched; nothing where all positions are candidates.
+    gathered: Option<(&'a [u32], &'a mut Vec<f64>)>,
+}
+
+impl GramRows for CandidateRows<'_> {
+    #[inline(always)]
+    fn touch(&mut self, candidate: usize) {
+        if let Some((candidates, rows)) = &mut self.gathered {
+            gather(self.gram, candidates, candidates[candidate] as usize, rows);
         }
-        first += LANES;
     }
-    for i in first..range.end {
-        let value = value(i);
-        lanes[0] = if value > lanes[0] { value } else { lanes[0] };
-    }
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            let other = lanes[lane + width];
-            lanes[lane] = if other > lanes[lane] { other } else { lanes[lane] };
+
+    #[inline(always)]
+    fn row(&self, number: usize, candidate: usize) -> &[f64] {
+        match &self.gathered {
+            None => self.gram.row(candidate),
+            Some((candidates, rows)) => &rows[number * candidates.len()..(number + 1) * candidates.len()],
         }
-        width /= 2;
     }
-    lanes[0]
 }

@@ -26,7 +26,9 @@ mod ksc;
 mod ksr_l21;
 mod lasso;
 mod lpm;
+mod marks;
 mod similarities;
+mod sketch;
 #[cfg(feature = "cli")]
 mod stages;
 

@@ -99,15 +99,35 @@ fn idle_atoms(gram: &Gram, codes: &Codes, alike: f64) -> Vec<usize> {
     }
     // Of the atoms in use, so that what is kept is little.
     let used: Vec<usize> = (0..gram.atoms).filter(|atom| needed[*atom]).collect();
-    let alike_before = |place: usize| {
-        let others = used[..place].iter().copied();
-        others.filter(|other| difference(gram, used[place], *other) < alike).collect::<Vec<usize>>()
+    let alike_before = |atom: &usize| {
+        let others = similar_atoms(gram, *atom, alike).into_iter();
+        others.filter(|other| other < atom && needed[*other]).collect::<Vec<usize>>()
     };
-    let alike_before: Vec<Vec<usize>> = (0..used.len()).into_par_iter().map(alike_before).collect();
+    let alike_before: Vec<Vec<usize>> = used.par_iter().map(alike_before).collect();
     for (atom, others) in used.iter().zip(alike_before) {
         needed[*atom] = !others.iter().any(|other| needed[*other]);
     }
     (0..gram.atoms).filter(|atom| !needed[*atom]).collect()
+}
+
+/// The atoms that differ from this one by less than `alike`.
+fn similar_atoms(gram: &Gram, atom: usize, alike: f64) -> Vec<usize> {
+    /// Positions that are glanced at together: mostly none of them is similar.
+    const GLANCE: usize = 32;
+    /// What rounding may take from the least similarity.
+    const MARGIN: f64 = 1e-9;
+    let least = (1.0 - alike - MARGIN) * gram.norm(atom);
+    let row = gram.row(gram.rank[atom] as usize);
+    let mut similar = Vec::new();
+    for (glance, (values, norms)) in row.chunks(GLANCE).zip(gram.norms.chunks(GLANCE)).enumerate() {
+        let pairs = values.iter().zip(norms);
+        if pairs.fold(false, |any, (value, norm)| any | (*value >= least * norm)) {
+            let positions = glance * GLANCE..glance * GLANCE + values.len();
+            let atoms = positions.map(|position| gram.order[position] as usize);
+            similar.extend(atoms.filter(|other| difference(gram, atom, *other) < alike));
+        }
+    }
+    similar
 }
 
 /// The difference below which two atoms count as one: a small share of what signals usually differ by,
