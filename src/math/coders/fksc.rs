@@ -8,9 +8,9 @@
 //! Deviations, all towards the same optimum:
 //! - It starts from `z = k` (w = 0). From `z = 0`, as in Algorithm 2, every bound is 0 and predicts
 //!   nothing.
-//! - Of the predicted atoms those are worked on first that a few greedy steps give weights to (`sketch`), then the worst
-//!   violators, a few more each time, by the exact solver of `active_set`: coordinate descent alone crawls when atoms
-//!   are alike.
+//! - Within the predicted atoms only the worst violators are worked on, a few more each time, by
+//!   the exact solver of `active_set`: coordinate descent alone crawls when atoms are alike. Where few atoms are
+//!   predicted, it starts from those that some greedy steps give weights to (`sketch`).
 //! - The bound is not `|z_i| <= |k_i| + ||K_i|| ||w||_2` atom by atom, but
 //!   `|z_i| <= max |k_i| + sum_j |w_j| max |K_ij|` over a group of similar atoms at once: tighter,
 //!   since similar atoms are far from the same others, and 32 times fewer. Where similarities are never
@@ -39,6 +39,9 @@ const TOGETHER: usize = 4;
 
 /// Candidates that are looked at together: mostly none of them violates its condition.
 const CHUNK: usize = 16;
+
+/// Candidates up to which a sketch pays: each of its steps looks at all of them.
+const MOST_SKETCHED: usize = 128;
 
 /// Takes a candidate out of every comparison.
 const IN_SET: f64 = -f64::MAX;
@@ -177,8 +180,10 @@ impl<S: Similarities> Run<'_, '_, S> {
     #[inline(always)]
     fn solve(&mut self, start: Code<'_>, known: &[f64]) -> SignalReport {
         self.predict();
-        let mut solved =
-            if start.0.is_empty() { self.start_from_sketch() } else { self.start_from(start, known) };
+        let mut solved = match start.0 {
+            [] if self.state.candidates.len() <= MOST_SKETCHED => self.start_from_sketch(),
+            _ => self.start_from(start, known),
+        };
         let mut outside_gap;
         let exit = loop {
             let settled = solved && self.settle_candidates();
