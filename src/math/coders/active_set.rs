@@ -222,6 +222,7 @@ impl ActiveSet {
     /// Whether the violations of the weights that `which` picks are well within what is accepted.
     #[inline(always)]
     fn is_optimal(&self, problem: &Lasso<'_>, which: impl Fn(f64) -> bool) -> bool {
+        // Not `all`, which compilers may leave out of the function that may use the CPU's vectors.
         for ((accepted, w), g) in self.accepted.iter().zip(&self.weights).zip(&self.correlations) {
             let is_within = problem.violation(*w, *g) <= 0.5 * accepted;
             if which(*w) && !is_within {

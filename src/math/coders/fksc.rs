@@ -10,7 +10,7 @@
 //!   nothing.
 //! - Within the predicted atoms only the worst violators are worked on, a few more each time, by
 //!   the exact solver of `active_set`: coordinate descent alone crawls when atoms are alike. Where few atoms are
-//!   predicted, it starts from those that some greedy steps give weights to (`sketch`).
+//!   predicted, the set starts with those that some greedy steps touch (`sketch`).
 //! - The bound is not `|z_i| <= |k_i| + ||K_i|| ||w||_2` atom by atom, but
 //!   `|z_i| <= max |k_i| + sum_j |w_j| max |K_ij|` over a group of similar atoms at once: tighter,
 //!   since similar atoms are far from the same others, and 32 times fewer. Where similarities are never
@@ -28,9 +28,9 @@ use super::codes::{Code, Codes, ExitReason, SignalReport};
 use super::lasso::Lasso;
 use super::marks::{largest, mark_of, marked};
 use super::similarities::{ExactBlock, ScreenedBlock, Similarities, SimilarityBlock};
-use super::sketch::{GramRows, Sketch};
+use super::sketch::{CandidateRows, Sketch, gather};
 use super::{Coder, CoderOptions, Form, L1_OPTIONS};
-use crate::math::gram::{GROUP, Gram};
+use crate::math::gram::GROUP;
 use crate::math::signals::{add_all_scaled, add_scaled};
 use crate::math::{PreparedDictionary, Result, Signals};
 
@@ -263,7 +263,8 @@ impl<S: Similarities> Run<'_, '_, S> {
         solved
     }
 
-    /// Puts the candidates that a sketch gives weights to into the set and solves on them. False if the rounds ran out.
+    /// Puts the candidates that a sketch touches into the set, in the order in which their rows were gathered, and solves
+    /// from the weights it gives them. False if the rounds ran out.
     #[inline(always)]
     fn start_from_sketch(&mut self) -> bool {
         let State { candidates, all, correlations, rows, sketch, newcomers, .. } = &mut *self.state;
@@ -487,36 +488,5 @@ impl<S: Similarities> Run<'_, '_, S> {
     #[inline(always)]
     fn candidates_gap(&self) -> f64 {
         (self.state.largest(0..self.state.candidates.len()) - self.problem.lambda).max(0.0)
-    }
-}
-
-/// Adds a position's row of the gram matrix, at the candidates.
-#[inline(always)]
-fn gather(gram: &Gram, candidates: &[u32], position: usize, rows: &mut Vec<f64>) {
-    let row = gram.row(position);
-    rows.extend(candidates.iter().map(|other| row[*other as usize]));
-}
-
-/// The gram matrix's rows for a sketch.
-struct CandidateRows<'a> {
-    gram: &'a Gram,
-    /// The candidates, and their rows as far as they were touched; nothing where all positions are candidates.
-    gathered: Option<(&'a [u32], &'a mut Vec<f64>)>,
-}
-
-impl GramRows for CandidateRows<'_> {
-    #[inline(always)]
-    fn touch(&mut self, candidate: usize) {
-        if let Some((candidates, rows)) = &mut self.gathered {
-            gather(self.gram, candidates, candidates[candidate] as usize, rows);
-        }
-    }
-
-    #[inline(always)]
-    fn row(&self, number: usize, candidate: usize) -> &[f64] {
-        match &self.gathered {
-            None => self.gram.row(candidate),
-            Some((candidates, rows)) => &rows[number * candidates.len()..(number + 1) * candidates.len()],
-        }
     }
 }

@@ -6,7 +6,7 @@ use crate::math::Dictionary;
 
 /// The last digits of a marked number are its place, so that the largest of many tells which one it is without a
 /// search. They are worth a part in 2^39, and there are enough for the most atoms that a dictionary can have.
-pub(super) const MARK: u64 = Dictionary::MOST_ATOMS as u64 - 1;
+const MARK: u64 = Dictionary::MOST_ATOMS as u64 - 1;
 const _: () = assert!(Dictionary::MOST_ATOMS.is_power_of_two());
 
 /// Of a finite number: an infinity would become none.
@@ -40,9 +40,10 @@ pub(super) fn largest(range: Range<usize>, value: impl Fn(usize) -> f64) -> f64 
     largest_of(lanes)
 }
 
-/// The largest of some numbers, of which there are a power of two.
+/// The largest of some numbers.
 #[inline(always)]
 pub(super) fn largest_of<const LANES: usize>(mut lanes: [f64; LANES]) -> f64 {
+    const { assert!(LANES.is_power_of_two()) };
     let mut width = LANES / 2;
     while width > 0 {
         for lane in 0..width {

@@ -110,7 +110,7 @@ fn idle_atoms(gram: &Gram, codes: &Codes, alike: f64) -> Vec<usize> {
     (0..gram.atoms).filter(|atom| !needed[*atom]).collect()
 }
 
-/// The atoms that differ from this one by less than `alike`.
+/// The atoms that differ from this one by less than `alike`, itself included.
 fn similar_atoms(gram: &Gram, atom: usize, alike: f64) -> Vec<usize> {
     /// Positions that are glanced at together: mostly none of them is similar.
     const GLANCE: usize = 32;
@@ -121,6 +121,7 @@ fn similar_atoms(gram: &Gram, atom: usize, alike: f64) -> Vec<usize> {
     let mut similar = Vec::new();
     for (glance, (values, norms)) in row.chunks(GLANCE).zip(gram.norms.chunks(GLANCE)).enumerate() {
         let pairs = values.iter().zip(norms);
+        // Not `any`, which asks one after the other.
         if pairs.fold(false, |any, (value, norm)| any | (*value >= least * norm)) {
             let positions = glance * GLANCE..glance * GLANCE + values.len();
             let atoms = positions.map(|position| gram.order[position] as usize);
