@@ -95,7 +95,7 @@ pub(crate) fn decode(
             raw.get_mut(*place).ok_or_else(|| ArchiveError::corrupt("an exception is out of range"))?;
         *slot = *exception;
     }
-    Ok(Cells { sensors: width, raw, state: residuals.state })
+    Ok(Cells { sensors: width, raw: raw.into(), state: residuals.state })
 }
 
 /// The values of all integers.

@@ -12,6 +12,7 @@ use super::dictionary_file::{self, Description};
 use super::error_sums::rounded;
 use super::learn::{LEARNED_LAMBDA, Lambda, LearnSettings, Learned, Material, Part, Width};
 use super::quantiser::Bound;
+use super::sampled::Look;
 use super::trial::{Effort, Outcome, Trials};
 use crate::math::search::{Goal, Ladder};
 use crate::math::{MathError, Observer, Progress};
@@ -141,7 +142,12 @@ impl<'a> Candidates<'a> {
             _ => self.atoms.len(),
         };
         let mut ladders = vec![Ladder::FIXED; LADDERS];
-        ladders[ATOMS] = ladder(most, self.atoms_for(signals_per_atom).min(most - 1), 2);
+        ladders[ATOMS] = match (family, self.trials.look) {
+            // Atoms cost next to nothing beside the signals of a large table: from below, most rungs would be learned
+            // only to be left behind.
+            (Family::Bounded(_), Look::Glance) => ladder(most, most - 1, 1),
+            _ => ladder(most, self.atoms_for(signals_per_atom).min(most - 1), 2),
+        };
         if family != Family::Codes {
             ladders[LAMBDA] = ladder(lambdas.len(), lambda, 1);
         }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::DataType;
 
 use super::number::Number;
@@ -13,7 +14,8 @@ use crate::math::vectorised;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cells {
     pub sensors: usize,
-    pub raw: Vec<u64>,
+    /// Shared with the table's own memory where that holds the same.
+    pub raw: ScalarBuffer<u64>,
     pub state: Vec<Cell>,
 }
 
@@ -28,12 +30,25 @@ pub(crate) enum Cell {
 }
 
 impl Cells {
+    pub fn signals(&self) -> usize {
+        self.raw.len().checked_div(self.sensors).unwrap_or(0)
+    }
+}
+
+/// Cells that are filled one by one, absent at first.
+pub(crate) struct CellsBuilder {
+    sensors: usize,
+    raw: Vec<u64>,
+    state: Vec<Cell>,
+}
+
+impl CellsBuilder {
     pub fn new(signals: usize, sensors: usize) -> Self {
         Self { sensors, raw: vec![0; signals * sensors], state: vec![Cell::Absent; signals * sensors] }
     }
 
-    pub fn signals(&self) -> usize {
-        self.raw.len().checked_div(self.sensors).unwrap_or(0)
+    pub fn finish(self) -> Cells {
+        Cells { sensors: self.sensors, raw: self.raw.into(), state: self.state }
     }
 
     #[inline(always)]
@@ -68,7 +83,7 @@ pub(super) fn gather<'a>(cells: &'a Cells, group: &Group) -> Cow<'a, Cells> {
     if group.sensors.len() == cells.sensors {
         return Cow::Borrowed(cells);
     }
-    let mut part = Cells::new(cells.signals(), group.sensors.len());
+    let mut part = CellsBuilder::new(cells.signals(), group.sensors.len());
     for signal in 0..cells.signals() {
         for (i, sensor) in group.sensors.iter().enumerate() {
             let (to, from) = (signal * group.sensors.len() + i, signal * cells.sensors + sensor);
@@ -76,7 +91,7 @@ pub(super) fn gather<'a>(cells: &'a Cells, group: &Group) -> Cow<'a, Cells> {
             part.state[to] = cells.state[from];
         }
     }
-    Cow::Owned(part)
+    Cow::Owned(part.finish())
 }
 
 /// Whether something holds for all items: without looking at one after the other, so that several are looked at at once.

@@ -114,7 +114,7 @@ fn first_broken(
     if part.raw.len() != decoded.raw.len() {
         return Some(part.raw.len().min(decoded.raw.len()));
     }
-    let cells = part.raw.iter().zip(&decoded.raw).zip(part.state.iter().zip(&decoded.state));
+    let cells = part.raw.iter().zip(decoded.raw.iter()).zip(part.state.iter().zip(&decoded.state));
     let mut sums = ErrorLanes::default();
     for (i, ((value, read), (state, read_state))) in cells.enumerate() {
         if state != read_state {

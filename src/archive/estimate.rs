@@ -20,7 +20,7 @@ use super::layout::{Layout, Table};
 use super::layout_request::{LayoutRequest, find_layout};
 use super::learn::{LearnSettings, Material};
 use super::quantiser::Bound;
-use super::sampled::look_at;
+use super::sampled::{Look, look_at};
 use super::source::Source;
 use super::trial::{Example, Trials, bytes_beside_stored};
 use super::work::worthwhile;
@@ -151,7 +151,7 @@ pub async fn estimate(
     let other_columns: Vec<String> = other_columns.collect();
     let opened: u64 = fitting.iter().map(|source| source.bytes).sum();
     let share = sizes.iter().sum::<u64>() as f64 / opened.max(1) as f64;
-    let sampled = look_at(&table, &fitting, share).await?;
+    let sampled = look_at(&table, &fitting, share, Look::Thorough).await?;
     let chunks =
         fitting.iter().flat_map(|source| source.metadata.row_groups()).map(|group| group.num_columns());
     let chunks = chunks.sum::<usize>() as f64 * share;

@@ -19,7 +19,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 use serde::{Deserialize, Serialize};
 
-use super::cells::{Cell, Cells, Group};
+use super::cells::{Cell, Cells, CellsBuilder, Group};
 use super::number::{Number, all_values, read_values, to_array};
 use super::{ArchiveError, Result};
 use crate::columnar::Lists;
@@ -318,7 +318,7 @@ impl Table {
         if let Layout::List { .. } = self.layout {
             return self.list_cells(batch, placement);
         }
-        let mut cells = Cells::new(placement.signals(), placement.sensors);
+        let mut cells = CellsBuilder::new(placement.signals(), placement.sensors);
         match &placement.cell_of_row {
             Some(of_row) => {
                 let values = batch.column(self.values[0]);
@@ -332,7 +332,7 @@ impl Table {
                 }
             }
         }
-        Ok(cells)
+        Ok(cells.finish())
     }
 
     fn list_cells(&self, batch: &RecordBatch, placement: &Placement) -> Result<Cells> {
@@ -345,12 +345,12 @@ impl Table {
             let state = vec![Cell::Value; raw.len()];
             return Ok(Cells { sensors: length, raw, state });
         }
-        let mut cells = Cells::new(placement.signals(), length);
+        let mut cells = CellsBuilder::new(placement.signals(), length);
         for (signal, start) in starts.enumerate() {
             let values = lists.child.slice(start, length);
             read_values(&values, |i, value| cells.set(signal * length + i, value))?;
         }
-        Ok(cells)
+        Ok(cells.finish())
     }
 
     /// One value column from the decoded cells of the group that holds it.
@@ -426,27 +426,27 @@ fn restore_list(field: &Field, placement: &Placement, rows: usize, cells: &Cells
         DataType::FixedSizeList(item, size) => {
             // NULL rows have values too, which nobody sees.
             let mut signal = 0;
-            let mut padded = Cells { sensors: length, ..Cells::default() };
+            let (mut raw, mut state) = (Vec::new(), Vec::new());
             for row_length in &lengths {
                 if *row_length == 0 {
-                    padded.raw.resize(padded.raw.len() + length, 0);
-                    padded.state.resize(
-                        padded.state.len() + length,
+                    raw.resize(raw.len() + length, 0);
+                    state.resize(
+                        state.len() + length,
                         if item.is_nullable() { Cell::Null } else { Cell::Value },
                     );
                 } else {
                     let range = signal * length..(signal + 1) * length;
-                    padded.raw.extend_from_slice(&cells.raw[range.clone()]);
-                    padded.state.extend_from_slice(&cells.state[range]);
+                    raw.extend_from_slice(&cells.raw[range.clone()]);
+                    state.extend_from_slice(&cells.state[range]);
                     signal += 1;
                 }
             }
             if length != *size as usize {
-                padded.raw.resize(rows * *size as usize, 0);
-                padded
-                    .state
+                raw.resize(rows * *size as usize, 0);
+                state
                     .resize(rows * *size as usize, if item.is_nullable() { Cell::Null } else { Cell::Value });
             }
+            let padded = Cells { sensors: length, raw: raw.into(), state };
             let values = number_array(item.data_type(), &padded, 0..padded.raw.len())?;
             Ok(Arc::new(FixedSizeListArray::try_new(item.clone(), *size, values, nulls)?))
         }

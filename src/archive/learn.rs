@@ -13,7 +13,7 @@ use super::codebook::{Codebook, coarse};
 use super::layout::{Layout, Table};
 use super::placed::place_all;
 use super::quantiser::Bound;
-use super::sampled::Sampled;
+use super::sampled::{Look, Sampled};
 use super::sparse_codes::CODE_TOLERANCE;
 use super::trial::Effort;
 use super::{ArchiveError, Result};
@@ -67,6 +67,9 @@ pub(super) const LEARNED_LAMBDA: f64 = 0.2;
 /// Rounds of learning, and signals, that are enough to tell parameters apart.
 const ROUGH_ROUNDS: usize = 8;
 const ROUGH_SAMPLE: usize = 2048;
+/// The same where a glance is enough.
+const GLANCED_ROUNDS: usize = 6;
+const GLANCED_SAMPLE: usize = 1024;
 /// Signals of the sample that must use an atom.
 const FEWEST_USES: u32 = 2;
 /// Cells that are learned from at most, absent ones included.
@@ -105,6 +108,8 @@ pub(super) struct Material {
     rows: Vec<f64>,
     /// Those that are held out while parameters are chosen, where they are few enough to be held.
     held_out: Vec<f64>,
+    /// How much of the table all of them are.
+    look: Look,
     deviations: Vec<f64>,
     /// What was drawn from the signals, by part, effort and scales.
     samples: Mutex<HashMap<SampleKey, Arc<Sample>>>,
@@ -156,7 +161,8 @@ impl Material {
         let groups = table.groups(sensors, usize::MAX);
         let (rows, held_out) = (numeric(&placed, &groups, sensors), numeric(&held_out, &groups, sensors));
         let deviations = deviations(&rows, sensors);
-        Ok(Self { table, sensors, rows, held_out, deviations, samples: Mutex::default() })
+        let (look, samples) = (sampled.look, Mutex::default());
+        Ok(Self { table, sensors, rows, held_out, look, deviations, samples })
     }
 
     /// Signals there are to learn from while parameters are chosen.
@@ -244,9 +250,10 @@ impl Material {
             Entry::Occupied(known) => return Ok(known.get().clone()),
             Entry::Vacant(slot) => slot,
         };
-        let capacity = match effort {
-            Effort::Rough => ROUGH_SAMPLE,
-            Effort::Full => LearnerOptions::DEFAULT_SAMPLE,
+        let capacity = match (effort, self.look) {
+            (Effort::Rough, Look::Thorough) => ROUGH_SAMPLE,
+            (Effort::Rough, Look::Glance) => GLANCED_SAMPLE,
+            (Effort::Full, _) => LearnerOptions::DEFAULT_SAMPLE,
         };
         let mut sample = Sample::new(capacity, seed);
         let mut scaled = vec![0.0; self.sensors];
@@ -275,9 +282,10 @@ impl Material {
         if sample.is_empty() {
             return Ok(None);
         }
-        let rounds = match effort {
-            Effort::Rough => ROUGH_ROUNDS,
-            Effort::Full => LearnerOptions::DEFAULT_MAX_ROUNDS,
+        let rounds = match (effort, self.look) {
+            (Effort::Rough, Look::Thorough) => ROUGH_ROUNDS,
+            (Effort::Rough, Look::Glance) => GLANCED_ROUNDS,
+            (Effort::Full, _) => LearnerOptions::DEFAULT_MAX_ROUNDS,
         };
         let options =
             LearnerOptions::default().with_atoms(atoms)?.with_seed(settings.seed).with_max_rounds(rounds)?;

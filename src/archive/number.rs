@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
-use arrow::buffer::NullBuffer;
+use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
@@ -169,15 +169,18 @@ where
     Ok(())
 }
 
-/// The 64 bits of all values of an array without NULLs.
-pub(crate) fn all_values(array: &dyn Array) -> Result<Vec<u64>> {
-    fn typed<T: ArrowPrimitiveType>(array: &dyn Array) -> Result<Vec<u64>>
+/// The 64 bits of all values of an array without NULLs: the array's own memory where it holds just these.
+pub(crate) fn all_values(array: &dyn Array) -> Result<ScalarBuffer<u64>> {
+    fn typed<T: ArrowPrimitiveType>(array: &dyn Array) -> Result<ScalarBuffer<u64>>
     where
         T::Native: Raw,
     {
         Ok(array.as_primitive::<T>().values().iter().map(|value| value.to_raw()).collect())
     }
-    for_number_type!(array.data_type(), typed(array), Err(not_a_number(array.data_type())))
+    match array.as_primitive_opt::<Float64Type>() {
+        Some(doubles) => Ok(ScalarBuffer::new(doubles.values().inner().clone(), 0, doubles.len())),
+        None => for_number_type!(array.data_type(), typed(array), Err(not_a_number(array.data_type()))),
+    }
 }
 
 /// An array of numbers from their 64 bits; `valid` says which are not NULL.

@@ -43,7 +43,7 @@ impl Placed {
         let count = most.min(self.placement.signals()) * width;
         let cells = Cells {
             sensors: width,
-            raw: self.cells.raw[..count].to_vec(),
+            raw: self.cells.raw.slice(0, count),
             state: self.cells.state[..count].to_vec(),
         };
         let groups = table.groups(width.max(settings.codebook.sensors()), settings.group_sensors);

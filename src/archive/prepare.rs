@@ -15,7 +15,7 @@ use super::learn::{LearnSettings, Material, given};
 use super::manifest::{DictionaryEntry, hash_of};
 use super::opened::Generation;
 use super::quantiser::Bound;
-use super::sampled::look_at;
+use super::sampled::{Look, look_at};
 use super::site::Site;
 use super::source::Source;
 use super::trial::{Effort, Trials};
@@ -39,7 +39,8 @@ pub(super) async fn learn(
     group_sensors: usize,
     observer: &dyn Observer,
 ) -> Result<Generation> {
-    let sampled = look_at(table, sources, 1.0).await?;
+    let look = if request.bound == Bound::None { Look::Thorough } else { Look::Glance };
+    let sampled = look_at(table, sources, 1.0, look).await?;
     let material = Material::new(table, &sampled)?;
     let trials = Trials::new(&material, &sampled);
     // A bound is kept whatever a dictionary is worth; without one there is nothing else.
@@ -104,7 +105,7 @@ pub(super) async fn take_over(
     }
     let codebook = Arc::new(given(dictionary, request.bound)?);
     let mut description = Description::new(&codebook, table.layout.clone(), Vec::new(), request.bound, 0);
-    let mut sampled = look_at(table, &sources[..sources.len().min(1)], 1.0).await?;
+    let mut sampled = look_at(table, &sources[..sources.len().min(1)], 1.0, Look::Thorough).await?;
     sampled.learned.clear();
     let material = Material::new(table, &sampled)?;
     if material.sensors == codebook.sensors() && !sampled.blocks.is_empty() {

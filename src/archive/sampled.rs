@@ -24,8 +24,11 @@ const WHOLE_BYTES: u64 = 256 << 20;
 const LEARNED_RUNS: usize = 32;
 const LEARNED_ROWS: usize = 1 << 16;
 const LEARNED_VALUES: usize = 1 << 22;
-/// Blocks to measure with, held out from learning.
+/// Rows where a glance is enough: a little more than are learned from in the end, since some may be alike.
+const GLANCED_ROWS: usize = 5 << 10;
+/// Blocks to measure with, held out from learning. Even at a glance they are whole: shorter ones hide long periods.
 const MEASURED_BLOCKS: usize = 4;
+const GLANCED_BLOCKS: usize = 2;
 /// Row groups are fetched as a whole, so that few are looked at where they are large.
 const FETCHED_BYTES: u64 = 192 << 20;
 const FEWEST_RUNS: u64 = 4;
@@ -33,8 +36,19 @@ const FEWEST_RUNS: u64 = 4;
 const MOST_AT_ONCE: u64 = 4;
 const AT_ONCE_BYTES: u64 = 32 << 20;
 
+/// How much of a large table is looked at.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Look {
+    /// As much as predictions need that are to come out.
+    Thorough,
+    /// As much as tells parameters apart. Enough under a bound, which is kept whatever they are.
+    Glance,
+}
+
 /// What is known of a table before it is compressed.
 pub(super) struct Sampled {
+    /// How much was looked at; `Thorough` for all of it.
+    pub look: Look,
     /// Rows to learn from.
     pub learned: Vec<RecordBatch>,
     /// Whole blocks as the archive will have them, with the number of files they are from.
@@ -49,7 +63,7 @@ pub(super) struct Sampled {
 }
 
 /// Looks at a table. `share` says how many tables there are for each of `sources`.
-pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64) -> Result<Sampled> {
+pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64, look: Look) -> Result<Sampled> {
     let rows: u64 = sources.iter().map(|source| source.rows).sum();
     let (values, bytes) = content(table, sources);
     // About: lists may be NULL.
@@ -57,6 +71,7 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64) -> R
     let block = block_rows(table, row_values);
     let scale = |count: u64| (count as f64 * share).round() as u64;
     let mut sampled = Sampled {
+        look: Look::Thorough,
         learned: Vec::new(),
         blocks: Vec::new(),
         held_out: None,
@@ -84,7 +99,12 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64) -> R
     if groups.is_empty() {
         return Ok(sampled);
     }
-    let measured = measured_blocks(table, sources, block);
+    sampled.look = look;
+    let (most_rows, most_blocks) = match look {
+        Look::Thorough => (LEARNED_ROWS, MEASURED_BLOCKS),
+        Look::Glance => (GLANCED_ROWS, GLANCED_BLOCKS),
+    };
+    let measured = measured_blocks(table, sources, block, most_blocks);
     let bytes: u64 = sources.iter().map(|source| source.bytes).sum();
     let group_bytes = (bytes / groups.len().max(1) as u64).max(1);
     let at_once = (AT_ONCE_BYTES / group_bytes).clamp(1, MOST_AT_ONCE) as usize;
@@ -103,7 +123,7 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64) -> R
     let most = match &table.layout {
         // A row is one value there, and a signal takes many.
         Layout::Long { .. } | Layout::Window { .. } => BLOCK_VALUES,
-        _ => LEARNED_ROWS / runs,
+        _ => most_rows / runs,
     };
     let unit = table.rows_of_signal();
     let run = (LEARNED_VALUES / runs / row_values).clamp(1, most).next_multiple_of(unit);
@@ -156,9 +176,9 @@ struct Extent {
 }
 
 /// Blocks to measure with, from the middles of as many parts of the table; half of it is left to learn from.
-fn measured_blocks(table: &Table, sources: &[&Source], block: usize) -> Vec<Extent> {
+fn measured_blocks(table: &Table, sources: &[&Source], block: usize, most: usize) -> Vec<Extent> {
     let total: usize = sources.iter().map(|source| source.rows as usize).sum();
-    let count = (total / (2 * block)).clamp(1, MEASURED_BLOCKS);
+    let count = (total / (2 * block)).clamp(1, most);
     let mut found: Vec<Extent> = Vec::new();
     for i in 0..count {
         let mut row = (2 * i + 1) * total / (2 * count);

@@ -144,12 +144,12 @@ impl AsyncFileReader for StoredParquet {
     }
 }
 
-/// Reads in a task of its own, so that coding need not wait for it.
+/// Reads in a task of its own, so that coding need not wait for it. One block waits for coding, no more: memory that is
+/// touched for the first time takes long to get.
 pub(super) fn read_ahead(
     blocks: impl futures::Stream<Item = Result<RecordBatch>> + Send + 'static,
-    waiting: usize,
 ) -> impl futures::Stream<Item = Result<RecordBatch>> {
-    let (sender, receiver) = tokio::sync::mpsc::channel(waiting.max(1));
+    let (sender, receiver) = tokio::sync::mpsc::channel(1);
     let task = tokio::spawn(async move {
         let mut blocks = std::pin::pin!(blocks);
         while let Some(block) = blocks.next().await {

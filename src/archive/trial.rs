@@ -13,7 +13,7 @@ use super::learn::Material;
 use super::left::Left;
 use super::placed::{Placed, place_all};
 use super::quantiser::Bound;
-use super::sampled::Sampled;
+use super::sampled::{Look, Sampled};
 use crate::math::search::Measured;
 
 /// `archive.json`, about: of itself and of each file.
@@ -63,6 +63,8 @@ pub(super) struct Trials {
     blocks: Vec<Placed>,
     held_out: Option<Vec<Placed>>,
     rows: u64,
+    /// How much of the table they are.
+    pub look: Look,
     pub total_rows: u64,
     pub files: u64,
     pub source_bytes: u64,
@@ -181,6 +183,7 @@ impl Trials {
             blocks,
             held_out,
             rows: rows as u64,
+            look: sampled.look,
             total_rows: sampled.total_rows,
             files: sampled.files,
             source_bytes: sampled.source_bytes,

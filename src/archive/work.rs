@@ -323,7 +323,7 @@ impl Work<'_> {
             |first: Option<&RecordBatch>| DataFileWriter::new(table, &settings, source.identity(), first);
         let batches = source.batches(None, 0, None, rows.min(READ_ROWS)).await?;
         let threads = self.job.threads.max(1);
-        let blocks = read_ahead(in_blocks(batches, source.schema.clone(), rows), threads);
+        let blocks = read_ahead(in_blocks(batches, source.schema.clone(), rows));
         let coded = blocks.map(|block| {
             let (table, settings) = (table.clone(), settings.clone());
             async move {

@@ -103,6 +103,28 @@ fn cost_of<T: Integer>(value: T) -> u64 {
     u64::from(level_of_size(2 * value.size()))
 }
 
+/// What the runs that begin at `starts` cost beside those so many rows before, for every period up to the longest. Run
+/// after run: one period after the other would wait for memory each time.
+#[inline(always)]
+fn costs_of_all<T: Integer, const RUN: usize>(
+    values: &[T],
+    columns: usize,
+    starts: &[usize],
+    longest: usize,
+) -> Vec<u64> {
+    let mut costs = vec![[0u32; RUN]; longest + 1];
+    for start in starts {
+        let Some(now) = values[*start..].first_chunk::<RUN>() else { continue };
+        for (back, costs) in costs.iter_mut().enumerate() {
+            let Some(ago) = values[*start - back * columns..].first_chunk::<RUN>() else { continue };
+            for i in 0..RUN {
+                costs[i] += level_of_size(2 * now[i].minus(ago[i]).size());
+            }
+        }
+    }
+    costs.iter().map(|costs| costs.iter().map(|cost| u64::from(*cost)).sum()).collect()
+}
+
 /// How many rows ago integers were most like now's, if that helps.
 fn find_period<T: Integer>(values: &[T], columns: usize, rows: usize) -> usize {
     let longest = (rows / 2).min(Plan::LONGEST_PERIOD);
@@ -117,21 +139,29 @@ fn find_period<T: Integer>(values: &[T], columns: usize, rows: usize) -> usize {
         .map(|k| first + k * stride + k % columns)
         .filter(|start| start + run <= values.len())
         .collect();
-    let cost_of_some = |back: usize, step: usize| -> u64 {
+    let cost = |back: usize| -> u64 {
         let run_cost = |start: &usize| -> u64 {
             let now = &values[*start..][..run];
             let ago = &values[*start - back * columns..][..run];
             now.iter().zip(ago).map(|(now, ago)| cost_of(now.minus(*ago))).sum()
         };
-        starts.iter().step_by(step).map(run_cost).sum()
+        starts.iter().map(run_cost).sum()
     };
-    let cost = |back: usize| cost_of_some(back, 1);
     let alone: u64 =
         starts.iter().flat_map(|start| &values[*start..][..run]).map(|value| cost_of(*value)).sum();
     let without = alone.min(cost(1));
     // Some samples tell which periods are worth a closer look.
-    let mut periods: Vec<(u64, usize)> =
-        (2..=longest).map(|back| (cost_of_some(back, PERIOD_GLANCE), back)).collect();
+    let some: Vec<usize> = starts.iter().step_by(PERIOD_GLANCE).copied().collect();
+    let glanced = vectorised(
+        #[inline(always)]
+        || match run {
+            1 => costs_of_all::<T, 1>(values, columns, &some, longest),
+            2 => costs_of_all::<T, 2>(values, columns, &some, longest),
+            3 => costs_of_all::<T, 3>(values, columns, &some, longest),
+            _ => costs_of_all::<T, PERIOD_RUN>(values, columns, &some, longest),
+        },
+    );
+    let mut periods: Vec<(u64, usize)> = (2..=longest).map(|back| (glanced[back], back)).collect();
     if let Some(rest) = periods.len().checked_sub(PERIODS_LOOKED_AT + 1) {
         periods.select_nth_unstable(PERIODS_LOOKED_AT);
         periods.truncate(periods.len() - rest - 1);
