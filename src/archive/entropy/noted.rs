@@ -11,13 +11,15 @@ pub(super) struct Noted {
     /// Context, lane and symbol.
     symbols: Vec<u32>,
     plain: Vec<(u64, u32)>,
-    /// For each lane: what counts a symbol need not wait for what counted the one before.
-    counts: [Counts; LANES],
+    /// By context, symbol and lane: what counts a symbol need not wait for what counted the one before. Lanes are side by
+    /// side, since a processor also takes addresses for the same that are some times 4096 apart, as tables of their own
+    /// would be.
+    counts: Vec<[[u32; LANES]; SYMBOLS]>,
 }
 
 impl Noted {
     pub fn new(count: usize) -> Self {
-        let counts = std::array::from_fn(|_| vec![[0; SYMBOLS]; CONTEXTS]);
+        let counts = vec![[[0; LANES]; SYMBOLS]; CONTEXTS];
         Self { symbols: Vec::with_capacity(count), plain: Vec::new(), counts }
     }
 
@@ -35,7 +37,7 @@ impl Noted {
         if bits > 0 {
             self.plain.push((rest, bits));
         }
-        self.counts[lane][context as usize][usize::from(symbol)] += 1;
+        self.counts[context as usize][usize::from(symbol)][lane] += 1;
         context << 16 | (lane as u32) << 8 | u32::from(symbol)
     }
 
@@ -59,12 +61,8 @@ impl Noted {
     }
 
     pub fn tables(&self) -> Tables {
-        let mut sums = vec![[0; SYMBOLS]; CONTEXTS];
-        for counts in &self.counts {
-            for (sum, count) in sums.iter_mut().zip(counts) {
-                sum.iter_mut().zip(count).for_each(|(sum, count)| *sum += count);
-            }
-        }
+        let sums: Counts =
+            self.counts.iter().map(|symbols| symbols.map(|lanes| lanes.iter().sum())).collect();
         Tables::from_counts(&sums)
     }
 
