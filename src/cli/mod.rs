@@ -9,6 +9,7 @@ mod copy;
 mod evaluate;
 mod file_bytes;
 mod generate;
+mod local_files;
 mod messages;
 mod output;
 mod page;

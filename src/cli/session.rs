@@ -5,12 +5,13 @@ use std::sync::Arc;
 use anyhow::Context;
 use datafusion::execution::config::SessionConfig;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
 
 use super::file_bytes::FileBytes;
 use super::progress::TrainingProgress;
 use super::stores::Stores;
-use crate::sql::{register_all_with, register_archives};
+use crate::sql::{SizedBatches, register_all_with, register_archives};
 
 /// Rows of a batch, unless the environment says otherwise. Vectors are long: DataFusion's 8192 of them fall out of the
 /// caches between reading and coding, and take much memory.
@@ -40,7 +41,12 @@ pub(super) fn session(
     }
     let runtime =
         RuntimeEnvBuilder::new().with_object_store_registry(Arc::new(Stores::default())).build_arc()?;
-    let mut session = SessionContext::new_with_config_rt(config, runtime).enable_url_table();
+    let mut state =
+        SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
+    if !is_set("DATAFUSION_EXECUTION_BATCH_SIZE") {
+        state = state.with_physical_optimizer_rule(Arc::new(SizedBatches));
+    }
+    let mut session = SessionContext::new_with_state(state.build()).enable_url_table();
     register_all_with(&mut session, progress)?;
     register_archives(&session);
     session.register_udf(FileBytes::new().into());

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BinaryViewArray, Int64Array, make_array, new_null_array,
 };
+use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::{cast, interleave};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
 
 use super::DICTIONARY_EXTENSION;
-use super::cache::prepared;
+use super::cache::{prepared, prepared_at};
 use super::errors::data_error;
+use super::held::held_type;
 use crate::columnar::{is_code_type, is_vector_type};
 use crate::math::PreparedDictionary;
 
@@ -38,7 +40,7 @@ pub(super) fn check_code(function: &str, field: &Field) -> Result<()> {
 
 /// Refuses an argument that cannot hold dictionaries when the query is planned.
 pub(super) fn check_dictionary(function: &str, field: &Field) -> Result<()> {
-    let mut data_type = field.data_type();
+    let mut data_type = held_type(field.data_type()).unwrap_or(field.data_type());
     if let DataType::Dictionary(_, values) = data_type {
         data_type = values;
     }
@@ -71,11 +73,17 @@ pub(super) fn by_dictionary(
     argument: &ColumnarValue,
     rows: usize,
 ) -> Result<Vec<Group>> {
-    let parse = |bytes: &[u8]| prepared(bytes).map_err(|error| data_error(function, column, error));
+    let wrong = |error| data_error(function, column, error);
     match argument {
         ColumnarValue::Scalar(value) => {
-            let dictionary = scalar_bytes(value)?.map(parse).transpose()?;
-            Ok(vec![Group { dictionary, rows: (0..rows).collect() }])
+            let dictionary = match value {
+                ScalarValue::Struct(held) => {
+                    let cells = Cells::new(&(Arc::clone(held) as ArrayRef))?;
+                    cells.cell(0).map(|cell| prepared_at(&cells.values, cell)).transpose()
+                }
+                _ => scalar_bytes(value)?.map(prepared).transpose(),
+            };
+            Ok(vec![Group { dictionary: dictionary.map_err(wrong)?, rows: (0..rows).collect() }])
         }
         ColumnarValue::Array(array) => {
             let cells = Cells::new(array)?;
@@ -86,7 +94,8 @@ pub(super) fn by_dictionary(
                 let group = match group_of.entry(cell.map(|cell| cells.values.views()[cell])) {
                     Entry::Occupied(known) => *known.get(),
                     Entry::Vacant(new) => {
-                        let dictionary = cell.map(|cell| parse(cells.values.value(cell))).transpose()?;
+                        let dictionary = cell.map(|cell| prepared_at(&cells.values, cell)).transpose();
+                        let dictionary = dictionary.map_err(wrong)?;
                         // Equal bytes in different places are one dictionary.
                         let known = groups.iter().position(|group| same(&group.dictionary, &dictionary));
                         let group = known.unwrap_or(groups.len());
@@ -164,6 +173,8 @@ struct Cells {
     values: BinaryViewArray,
     /// Where each row's value stands, for a dictionary-encoded column.
     keys: Option<Int64Array>,
+    /// Rows without a struct, for held dictionaries.
+    missing: Option<NullBuffer>,
 }
 
 impl Cells {
@@ -171,15 +182,23 @@ impl Cells {
         let views = |values: &ArrayRef| -> Result<BinaryViewArray> {
             Ok(cast(values, &DataType::BinaryView)?.as_binary_view().clone())
         };
+        let (array, missing) = match array.as_struct_opt() {
+            Some(held) => (held.column(0), held.nulls().cloned()),
+            None => (array, None),
+        };
         let Some(encoded) = array.as_any_dictionary_opt() else {
-            return Ok(Self { values: views(array)?, keys: None });
+            return Ok(Self { values: views(array)?, keys: None, missing });
         };
         let keys = cast(&make_array(encoded.keys().to_data()), &DataType::Int64)?;
-        Ok(Self { values: views(encoded.values())?, keys: Some(keys.as_primitive::<Int64Type>().clone()) })
+        let keys = Some(keys.as_primitive::<Int64Type>().clone());
+        Ok(Self { values: views(encoded.values())?, keys, missing })
     }
 
     /// The position of row `row` in `values`; `None` for NULL.
     fn cell(&self, row: usize) -> Option<usize> {
+        if self.missing.as_ref().is_some_and(|missing| missing.is_null(row)) {
+            return None;
+        }
         let cell = match &self.keys {
             Some(keys) => keys.is_valid(row).then(|| keys.value(row) as usize),
             None => Some(row),

@@ -1,11 +1,13 @@
 //! Dictionaries parsed once per process, found again by the hash of their bytes.
 //!
-//! A query hands the same bytes to a function with every batch of every partition. Hashing them is
-//! cheap next to one batch's work; parsing them and computing the gram matrix is not.
+//! A query hands the same bytes to a function with every batch of every partition. Parsing them and computing the gram
+//! matrix is much work, and even hashing them is some for a small batch: where arrays share them they are known by their place.
 
+use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Weak};
 
+use arrow::array::{Array, BinaryViewArray};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use twox_hash::XxHash3_128;
@@ -32,17 +34,43 @@ impl Weighter<Key, Prepared> for Size {
     }
 }
 
+/// Bytes that stay in memory so that nothing else can be at their place.
+const HELD_CAPACITY: u64 = 1 << 28;
+
+/// Where bytes are, and how many.
+type Place = (usize, usize);
+
+/// A dictionary whose bytes are in memory for as long as this is.
+#[derive(Clone)]
+struct Held {
+    bytes: BinaryViewArray,
+    /// The other cache decides how long it lives.
+    dictionary: Weak<PreparedDictionary>,
+}
+
+#[derive(Clone)]
+struct HeldSize;
+
+impl Weighter<Place, Held> for HeldSize {
+    fn weight(&self, _place: &Place, held: &Held) -> u64 {
+        held.bytes.get_buffer_memory_size().max(1) as u64
+    }
+}
+
 static PARSED: AtomicU64 = AtomicU64::new(0);
-static CACHE: LazyLock<Cache<Key, Prepared, Size>> = LazyLock::new(|| {
+static CACHE: LazyLock<Cache<Key, Prepared, Size>> = LazyLock::new(|| cache(CAPACITY, Size));
+static PLACES: LazyLock<Cache<Place, Held, HeldSize>> = LazyLock::new(|| cache(HELD_CAPACITY, HeldSize));
+
+fn cache<K: Eq + Hash, V: Clone, W: Weighter<K, V> + Clone>(capacity: u64, weighter: W) -> Cache<K, V, W> {
     let options = OptionsBuilder::new()
         .estimated_items_capacity(EXPECTED_DICTIONARIES)
-        .weight_capacity(CAPACITY)
+        .weight_capacity(capacity)
         .shards(1)
         .build()
         // Cannot fail: both capacities are set.
         .unwrap();
-    Cache::with_options(options, Size, DefaultHashBuilder::default(), DefaultLifecycle::default())
-});
+    Cache::with_options(options, weighter, DefaultHashBuilder::default(), DefaultLifecycle::default())
+}
 
 /// How many dictionaries this process has parsed; a query over any number of rows adds one for each
 /// dictionary it uses for the first time.
@@ -56,4 +84,16 @@ pub(super) fn prepared(bytes: &[u8]) -> Result<Prepared, ColumnarError> {
         PARSED.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(PreparedDictionary::new(dictionary_from_bytes(bytes)?)?))
     })
+}
+
+/// The same for a value of an array, which is not looked at where it was seen before.
+pub(super) fn prepared_at(values: &BinaryViewArray, row: usize) -> Result<Prepared, ColumnarError> {
+    let bytes = values.value(row);
+    let place = (bytes.as_ptr() as usize, bytes.len());
+    if let Some(known) = PLACES.get(&place).and_then(|held| held.dictionary.upgrade()) {
+        return Ok(known);
+    }
+    let dictionary = prepared(bytes)?;
+    PLACES.insert(place, Held { bytes: values.slice(row, 1), dictionary: Arc::downgrade(&dictionary) });
+    Ok(dictionary)
 }

@@ -20,11 +20,13 @@
 mod aggregate;
 mod archive;
 mod arguments;
+mod batches;
 mod cache;
 mod coding;
 mod documentation;
 mod errors;
 pub mod expr_fn;
+mod held;
 mod options;
 mod scalar;
 mod window;
@@ -36,6 +38,7 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
 pub use archive::{ArchiveExec, ArchiveTable, ArchiveTableFactory, FILE_TYPE, register_archives};
+pub use batches::SizedBatches;
 pub use cache::dictionaries_parsed;
 
 use crate::math::Observer;

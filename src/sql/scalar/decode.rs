@@ -4,8 +4,9 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, internal_err};
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature,
+    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature,
 };
 
 use crate::columnar::{CodeColumn, code_type, to_vector_array, vector_type};
@@ -13,6 +14,7 @@ use crate::math::decoders;
 use crate::sql::arguments::{by_dictionary, check_code, check_dictionary, for_each_group};
 use crate::sql::documentation::{document, signature};
 use crate::sql::errors::{data_error, with_batch_row};
+use crate::sql::held::hold_dictionary;
 
 const NAME: &str = "sparse_decode";
 
@@ -61,6 +63,10 @@ impl ScalarUDFImpl for Decode {
             to_vector_array(vectors, dictionary.dictionary().dim(), &present)
                 .map_err(|error| data_error(NAME, column, error))
         })
+    }
+
+    fn simplify(&self, args: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        hold_dictionary(Self::new, args, 1)
     }
 
     fn documentation(&self) -> Option<&Documentation> {

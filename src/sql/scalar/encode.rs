@@ -4,14 +4,16 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Result, internal_err};
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature,
+    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature,
 };
 
 use crate::columnar::{code_field, code_type, to_code_array, vector_type};
 use crate::sql::arguments::{check_dictionary, check_vector};
 use crate::sql::coding::{OPTIONS, Settings};
 use crate::sql::documentation::{document, signature};
+use crate::sql::held::hold_dictionary;
 use crate::sql::options::{Options, check_types};
 
 const NAME: &str = "sparse_encode";
@@ -58,6 +60,10 @@ impl ScalarUDFImpl for Encode {
         settings.map_codes(names, &vectors, &args.args[1], &code_type(), |coded| {
             to_code_array(coded.codes, &coded.present)
         })
+    }
+
+    fn simplify(&self, args: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        hold_dictionary(Self::new, args, 1)
     }
 
     fn documentation(&self) -> Option<&Documentation> {

@@ -6,8 +6,9 @@ use datafusion::arrow::array::{ArrayRef, Float64Array, StructArray};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion::common::{Result, internal_err};
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature,
+    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature,
 };
 
 use crate::columnar::{CodeColumn, ColumnarError, Row, VectorColumn, code_type, vector_type};
@@ -16,6 +17,7 @@ use crate::math::{Code, MathError, Positive, PreparedDictionary, Signals};
 use crate::sql::arguments::{by_dictionary, check_code, check_dictionary, check_vector, for_each_group};
 use crate::sql::documentation::{document, signature};
 use crate::sql::errors::{data_error, option_error, with_batch_row};
+use crate::sql::held::hold_dictionary;
 use crate::sql::options::{Kind, Known, Options, check_types};
 
 const NAME: &str = "sparse_objective";
@@ -79,6 +81,10 @@ impl ScalarUDFImpl for Objective {
         for_each_group(&groups, args.return_field.data_type(), |dictionary, rows| {
             objectives(lambda, &vectors, &codes, dictionary, rows).map_err(wrong)
         })
+    }
+
+    fn simplify(&self, args: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        hold_dictionary(Self::new, args, 2)
     }
 
     fn documentation(&self) -> Option<&Documentation> {

@@ -6,8 +6,9 @@ use datafusion::arrow::array::{ArrayRef, Float64Array, StructArray};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion::common::{Result, internal_err};
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature,
+    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature,
 };
 
 use crate::columnar::{ColumnarError, to_vector_array, vector_type};
@@ -15,6 +16,7 @@ use crate::math::decoders;
 use crate::sql::arguments::{check_dictionary, check_vector};
 use crate::sql::coding::{Coded, OPTIONS, Settings};
 use crate::sql::documentation::{document, signature};
+use crate::sql::held::hold_dictionary;
 use crate::sql::options::{Options, check_types};
 
 const NAME: &str = "sparse_residual";
@@ -67,6 +69,10 @@ impl ScalarUDFImpl for Residual {
         let vectors = args.args[0].to_array(args.number_rows)?;
         let names = [args.arg_fields[0].name().as_str(), args.arg_fields[1].name()];
         settings.map_codes(names, &vectors, &args.args[1], args.return_field.data_type(), residuals)
+    }
+
+    fn simplify(&self, args: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        hold_dictionary(Self::new, args, 1)
     }
 
     fn documentation(&self) -> Option<&Documentation> {
