@@ -9,7 +9,6 @@ mod copy;
 mod evaluate;
 mod file_bytes;
 mod generate;
-mod local_files;
 mod messages;
 mod output;
 mod page;

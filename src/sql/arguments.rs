@@ -94,7 +94,7 @@ pub(super) fn by_dictionary(
                 let group = match group_of.entry(cell.map(|cell| cells.values.views()[cell])) {
                     Entry::Occupied(known) => *known.get(),
                     Entry::Vacant(new) => {
-                        let dictionary = cell.map(|cell| prepared_at(&cells.values, cell)).transpose();
+                        let dictionary = cell.map(|cell| prepared(cells.values.value(cell))).transpose();
                         let dictionary = dictionary.map_err(wrong)?;
                         // Equal bytes in different places are one dictionary.
                         let known = groups.iter().position(|group| same(&group.dictionary, &dictionary));

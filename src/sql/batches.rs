@@ -35,7 +35,10 @@ impl PhysicalOptimizerRule for SizedBatches {
                 return Ok(Transformed::no(node));
             };
             let most = scan.batch_size.unwrap_or(config.execution.batch_size.get());
-            let rows = batch_rows(scan).min(most);
+            let rows = batch_rows(scan);
+            if rows >= most {
+                return Ok(Transformed::no(node));
+            }
             let sized = FileScanConfigBuilder::from(scan.clone()).with_batch_size(Some(rows)).build();
             Ok(Transformed::yes(DataSourceExec::from_data_source(sized) as Arc<dyn ExecutionPlan>))
         };

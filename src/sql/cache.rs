@@ -86,7 +86,7 @@ pub(super) fn prepared(bytes: &[u8]) -> Result<Prepared, ColumnarError> {
     })
 }
 
-/// The same for a value of an array, which is not looked at where it was seen before.
+/// The same for a value of an array that a whole query shares, which is not looked at where it was seen before.
 pub(super) fn prepared_at(values: &BinaryViewArray, row: usize) -> Result<Prepared, ColumnarError> {
     let bytes = values.value(row);
     let place = (bytes.as_ptr() as usize, bytes.len());

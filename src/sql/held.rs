@@ -38,8 +38,11 @@ pub(super) fn hold_dictionary<F: ScalarUDFImpl + 'static>(
     else {
         return Ok(ExprSimplifyResult::Original(args));
     };
+    if !outer_ref_columns.is_empty() || subquery.schema().fields().len() != 1 {
+        return Ok(ExprSimplifyResult::Original(args));
+    }
     let (qualifier, field) = subquery.schema().qualified_field(0);
-    if !outer_ref_columns.is_empty() || !field.data_type().is_binary() {
+    if !field.data_type().is_binary() {
         return Ok(ExprSimplifyResult::Original(args));
     }
     let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
