@@ -17,7 +17,8 @@ use super::{ArchiveError, Result};
 /// Compares a data file with what it was made from: other columns must be equal, and values within the
 /// bound. Gives the errors.
 pub(super) async fn compare(file: &DataFile, input: &Input) -> Result<ErrorSums> {
-    let source = Source::open(input).await?;
+    let mut source = Source::open(input).await?;
+    source.read_as(&file.schema);
     if source.rows != file.rows() {
         return Err(ArchiveError::corrupt(format!("{} rows, the original has {}", file.rows(), source.rows)));
     }

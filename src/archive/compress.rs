@@ -11,11 +11,12 @@ use serde::Serialize;
 use super::choose::Target;
 use super::dictionary_file;
 use super::drift::Drift;
+use super::error_sums::ErrorSums;
 use super::footer::ALL_TOGETHER;
 use super::layout::{Layout, Table};
 use super::layout_request::{LayoutRequest, find_layout};
 use super::learn::LearnSettings;
-use super::manifest::{DictionaryEntry, FileEntry, HistoryEntry, Manifest, hash_of};
+use super::manifest::{DictionaryEntry, ErrorSummary, FileEntry, HistoryEntry, Manifest, hash_of};
 use super::opened::Generation;
 use super::prepare::{self, Request};
 use super::quantiser::Bound;
@@ -135,6 +136,15 @@ pub struct JobReport {
     pub value_bytes: u64,
 }
 
+impl JobReport {
+    /// The errors of the values of these files.
+    pub fn error(&self) -> ErrorSummary {
+        let mut sums = ErrorSums::default();
+        self.files.iter().for_each(|file| sums.merge(&file.error));
+        sums.summary()
+    }
+}
+
 /// Compresses files into a new archive at `folder`. Where an earlier run of the same job was stopped it
 /// goes on; where there is an archive already it fails, unless that is to be replaced.
 pub async fn compress(
@@ -153,7 +163,7 @@ pub async fn compress(
     if old.is_some() && !job.overwrite {
         return Err(ArchiveError::Exists(folder.to_string()));
     }
-    let (sources, failed) = open_all(inputs, observer).await;
+    let (mut sources, failed) = open_all(inputs, observer).await;
     let Some(first) = sources.first() else {
         return Err(match failed.into_iter().next() {
             Some((name, error)) => error.at(name),
@@ -169,6 +179,7 @@ pub async fn compress(
         Some(table) => table,
         None => fitting(first).map_err(|error| error.at(&first.input.name))?,
     };
+    sources.iter_mut().for_each(|source| source.read_as(&table.schema));
     let layout = table.layout.clone();
     let id = job_identity(&sources, job, &layout)?;
     let group_sensors = group_sensors(rows_of(&sources), &table);
@@ -299,7 +310,7 @@ pub(super) async fn append(
             )));
         }
     }
-    let (sources, failed) = open_all(inputs, observer).await;
+    let (mut sources, failed) = open_all(inputs, observer).await;
     let Some(first) = sources.first() else {
         return Err(match failed.into_iter().next() {
             Some((name, error)) => error.at(name),
@@ -307,6 +318,7 @@ pub(super) async fn append(
         });
     };
     let schema = schema.unwrap_or_else(|| first.schema.clone());
+    sources.iter_mut().for_each(|source| source.read_as(&schema));
     let table = Table::new(generation.description.layout.clone(), schema.clone(), Vec::new())?;
     let site = Site::shared(store, folder);
     let mut work = Work {

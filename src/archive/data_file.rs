@@ -26,6 +26,7 @@ use super::manifest::hash_of;
 use super::parquet_footer::{chunk_ranges, parse_footer, parse_indexed_footer};
 use super::sparse_codes::WholeCode;
 use super::{ArchiveError, Result};
+use crate::columnar::{conform, hold_the_same};
 
 /// A data file that has been opened: its footer is known and checked.
 #[derive(Debug, Clone)]
@@ -146,6 +147,13 @@ impl DataFile {
         Ok(ranges.map(|(_, range)| range.end - range.start).sum())
     }
 
+    /// Gives its rows these columns from now on, if its own hold the same.
+    pub fn read_as(&mut self, schema: &SchemaRef) {
+        if self.coded.is_none() && hold_the_same(self.schema.fields(), schema.fields()) {
+            self.schema = schema.clone();
+        }
+    }
+
     pub fn rows(&self) -> u64 {
         self.metadata.metadata().file_metadata().num_rows().max(0) as u64
     }
@@ -221,7 +229,10 @@ impl DataFile {
             (None, false) => batch.num_rows(),
         };
         let options = RecordBatchOptions::new().with_row_count(Some(count));
-        let found = columns.iter().map(|i| column_named(&batch, self.schema.field(*i).name()));
+        let found = columns.iter().map(|i| {
+            let field = self.schema.field(*i);
+            Ok(conform(column_named(&batch, field.name())?, field)?)
+        });
         Ok(RecordBatch::try_new_with_options(schema, found.collect::<Result<_>>()?, &options)?)
     }
 

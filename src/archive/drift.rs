@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::block::CHUNK;
 use super::error_sums::rounded;
 use super::left::{Left, SHARE_DIGITS};
+use super::quantiser::Bound;
 use super::trial::Outcome;
 
 /// A file may leave so many standard deviations more than promised,
@@ -51,6 +52,9 @@ pub struct Drift {
     /// The dictionary that was learned for it instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
+    /// The promise on its values, where that dictionary was chosen with another one than files before it have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
 }
 
 impl Promise {
@@ -113,7 +117,8 @@ impl Watch {
         }
         let (since_row, since) = self.since(promise.left, limit);
         let file = file.to_string();
-        Some(Drift { file, left, promised: promise.left, limit, since_row, since, generation: None })
+        let promised = promise.left;
+        Some(Drift { file, left, promised, limit, since_row, since, generation: None, bound: None })
     }
 
     /// Where the change is: half of what the changed part leaves beyond what was promised is the threshold, and

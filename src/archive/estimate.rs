@@ -78,9 +78,6 @@ pub struct Estimate {
     pub pays: bool,
     /// Why it does not.
     pub reason: Option<String>,
-    /// Files that were not looked at, since their columns are others; they cannot be in the same archive.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub other_columns: Vec<String>,
     /// What every aim leads to.
     pub ladder: Vec<Prediction>,
     /// Some sensors as they were and as they would come back, for the aim in the middle.
@@ -145,10 +142,19 @@ pub async fn estimate(
     }
     .map_err(|error| error.at(&first.input.name))?;
     let table = Table::new(layout.clone(), first.schema.clone(), Vec::new())?;
+    let first_name = first.input.name.clone();
+    sources.iter_mut().for_each(|source| source.read_as(&table.schema));
     let same = |source: &&Source| source.schema.fields() == table.schema.fields();
-    let fitting: Vec<&Source> = sources.iter().filter(same).collect();
-    let other_columns = sources.iter().filter(|source| !same(source)).map(|source| source.input.name.clone());
-    let other_columns: Vec<String> = other_columns.collect();
+    let others = sources.iter().filter(|source| !same(source)).map(|source| source.input.name.as_str());
+    let others: Vec<&str> = others.collect();
+    if !others.is_empty() {
+        return Err(ArchiveError::layout(format!(
+            "the columns of {} are not those of {}, and one archive cannot hold both: estimate them on their own",
+            others.join(", "),
+            first_name
+        )));
+    }
+    let fitting: Vec<&Source> = sources.iter().collect();
     let opened: u64 = fitting.iter().map(|source| source.bytes).sum();
     let share = sizes.iter().sum::<u64>() as f64 / opened.max(1) as f64;
     let sampled = look_at(&table, &fitting, share, Look::Thorough).await?;
@@ -173,7 +179,6 @@ pub async fn estimate(
         byte_stream_split_bytes,
         pays: true,
         reason: None,
-        other_columns,
         ladder: Vec::new(),
         examples: Vec::new(),
     };

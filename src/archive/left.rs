@@ -5,6 +5,9 @@ use super::error_sums::{LANES, rounded, sum};
 /// Digits of what codes leave, where it is recorded and compared.
 pub(super) const SHARE_DIGITS: usize = 5;
 
+/// The largest share that is told: of zeros it would be infinite.
+pub(super) const MOST_LEFT: f64 = 1e6;
+
 /// What the codes of some signals leave of their values: sums of absolute errors and values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Left {
@@ -34,9 +37,9 @@ impl Left {
         if deviation.is_finite() { rounded(deviation, SHARE_DIGITS) } else { 0.0 }
     }
 
-    /// As NMAE.
+    /// As NMAE; where values are zeros, as large as it gets.
     pub fn share(&self) -> f64 {
-        if self.error == 0.0 { 0.0 } else { rounded(self.error / self.value, SHARE_DIGITS) }
+        if self.error == 0.0 { 0.0 } else { rounded((self.error / self.value).min(MOST_LEFT), SHARE_DIGITS) }
     }
 }
 

@@ -265,9 +265,9 @@ async fn rows_from(
     Ok(batches.map_err(move |error| error.at(&name)).boxed())
 }
 
-/// Runs that are held out, and their share of the rows.
-const HELD_OUT_RUNS: usize = 4;
-const HELD_OUT_SHARE: usize = 4;
+/// Runs that are held out, one of each part of the rows, and which fourth of that part it is. Another one every time:
+/// where a part is as long as a day, the same hours of all days would be held out otherwise, and taken for new.
+const HELD_OUT_FOURTHS: [usize; 4] = [2, 0, 3, 1];
 
 /// Runs of rows are held out, in whole signals: rows nearby are alike, and a code for one that was learned from says
 /// little about others. There are several, since a table is not the same from beginning to end.
@@ -302,11 +302,12 @@ fn hold_out_a_quarter(table: &Table, blocks: &[RecordBatch]) -> Result<(Vec<Reco
     Ok((learned, held_out))
 }
 
-/// The third quarter of every quarter of so many.
+/// A fourth of every part of so many.
 fn held_out_runs(count: usize) -> Vec<Range<usize>> {
-    let parts = HELD_OUT_RUNS * HELD_OUT_SHARE;
-    let part = |run: usize| HELD_OUT_SHARE * run + HELD_OUT_SHARE / 2;
-    (0..HELD_OUT_RUNS).map(|run| part(run) * count / parts..(part(run) + 1) * count / parts).collect()
+    let parts = HELD_OUT_FOURTHS.len();
+    let boundary = |fourth: usize| fourth * count / (4 * parts);
+    let run = |(part, fourth): (usize, &usize)| boundary(4 * part + fourth)..boundary(4 * part + fourth + 1);
+    HELD_OUT_FOURTHS.iter().enumerate().map(run).collect()
 }
 
 /// The same by their times, where times are numbers: files may be in the order of series.

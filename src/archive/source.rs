@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::concat_batches;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, SchemaRef};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -23,6 +23,7 @@ use super::data_file::DataFile;
 use super::manifest::hash_of;
 use super::parquet_footer::{fetch_footer, parse_footer};
 use super::{ArchiveError, Result};
+use crate::columnar::{conform, hold_the_same};
 
 /// Rows read at a time.
 pub(super) const READ_ROWS: usize = 4096;
@@ -35,6 +36,7 @@ pub(super) struct Source {
     pub metadata: Arc<ParquetMetaData>,
     pub rows: u64,
     pub row_groups: usize,
+    /// The columns that rows are read with.
     pub schema: SchemaRef,
     /// When it was written, in milliseconds.
     modified: i64,
@@ -59,6 +61,13 @@ impl Source {
             schema: file.schema,
             modified,
         })
+    }
+
+    /// Reads rows with these columns from now on, if its own hold the same.
+    pub fn read_as(&mut self, schema: &SchemaRef) {
+        if hold_the_same(self.schema.fields(), schema.fields()) {
+            self.schema = schema.clone();
+        }
     }
 
     /// What a job that was stopped knows the file by.
@@ -111,8 +120,21 @@ impl Source {
         if let Some(limit) = limit {
             builder = builder.with_limit(limit);
         }
-        Ok(builder.build()?.map_err(ArchiveError::from).boxed())
+        let schema = self.schema.clone();
+        let declared = move |batch| read_with(batch, &schema);
+        Ok(builder.build()?.map_err(ArchiveError::from).map(move |batch| declared(batch?)).boxed())
     }
+}
+
+/// A batch with its columns as they are declared in a schema.
+fn read_with(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let declared = |(column, field): (&ArrayRef, &FieldRef)| -> Result<ArrayRef> {
+        conform(column.clone(), field)
+            .map_err(|error| ArchiveError::layout(format!("column {}: {error}", field.name())))
+    };
+    let columns = batch.columns().iter().zip(schema.fields()).map(declared).collect::<Result<_>>()?;
+    Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
 }
 
 /// A Parquet file in an object store whose footer is known.

@@ -128,7 +128,9 @@ impl Work<'_> {
             return coded.publish().await;
         }
         let number = self.number + 1;
-        let drift = Drift { generation: Some(number), ..drift.clone() };
+        let (before, bound) = (self.generation.description.bound, next.description.bound);
+        let bound = (bound != before).then_some(bound);
+        let drift = Drift { generation: Some(number), bound, ..drift.clone() };
         coded.discard().await?;
         let stored = prepare::store_dictionary(self.site, number, &next).await?;
         self.adopt(next, stored);
@@ -415,7 +417,8 @@ impl Coded {
 fn resumed_drift(entry: &FileEntry, promise: Option<Promise>) -> Option<Drift> {
     let (left, limit) = entry.left.zip(entry.left_limit)?;
     let (file, promised) = (entry.path.clone(), promise?.left);
-    let drift = Drift { file, left, promised, limit, since_row: 0, since: None, generation: None };
+    let (since_row, since, generation, bound) = (0, None, None, None);
+    let drift = Drift { file, left, promised, limit, since_row, since, generation, bound };
     (left > limit).then_some(drift)
 }
 
@@ -447,7 +450,7 @@ fn code_rows(table: &Table, settings: &Settings, rows: RecordBatch) -> Result<Ve
 fn kind(field: &Field) -> String {
     let nullable = if field.is_nullable() { "nullable" } else { "not nullable" };
     let metadata = if field.metadata().is_empty() { "" } else { ", with metadata" };
-    format!("{:?} ({nullable}{metadata})", field.data_type())
+    format!("{} ({nullable}{metadata})", field.data_type())
 }
 
 /// How a table's columns differ from those of the archive.

@@ -8,6 +8,7 @@ mod columns;
 mod copy;
 mod evaluate;
 mod file_bytes;
+mod file_tables;
 mod generate;
 mod messages;
 mod output;
@@ -89,10 +90,15 @@ pub fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             tell(format_args!("error: {error:#}"));
-            ExitCode::FAILURE
+            if error.is::<WrongUsage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
+
+/// Arguments that make no sense together, or not for this command.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct WrongUsage(String);
 
 fn on_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     runtime()?.block_on(work)

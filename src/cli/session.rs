@@ -9,6 +9,7 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
 
 use super::file_bytes::FileBytes;
+use super::file_tables::with_file_tables;
 use super::progress::TrainingProgress;
 use super::stores::Stores;
 use crate::sql::{SizedBatches, register_all_with, register_archives};
@@ -46,7 +47,7 @@ pub(super) fn session(
     if !is_set("DATAFUSION_EXECUTION_BATCH_SIZE") {
         state = state.with_physical_optimizer_rule(Arc::new(SizedBatches));
     }
-    let mut session = SessionContext::new_with_state(state.build()).enable_url_table();
+    let mut session = with_file_tables(SessionContext::new_with_state(state.build()));
     register_all_with(&mut session, progress)?;
     register_archives(&session);
     session.register_udf(FileBytes::new().into());

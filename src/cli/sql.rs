@@ -161,7 +161,8 @@ fn plain(error: datafusion::error::DataFusionError) -> anyhow::Error {
              lower sample or atoms, or raise datafusion.runtime.memory_limit"
         }
         root if root.strip_backtrace().contains("' not found") => {
-            "\nhint: a file is a table in single quotes, its path relative to the current folder: FROM 'x.parquet'"
+            "\nhint: a file is a table in single quotes, its path relative to the current folder: FROM 'x.parquet'; \
+             a folder's ends in /: FROM 'tables/'"
         }
         _ => "",
     };

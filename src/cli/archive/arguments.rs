@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
+use super::super::WrongUsage;
 use super::super::parse::{parse_count, parse_positive};
 use crate::archive::{LayoutRequest, LearnSettings};
 use crate::math::kernels;
@@ -28,12 +29,13 @@ pub(super) struct LayoutArguments {
 impl LayoutArguments {
     pub fn request(&self) -> Result<LayoutRequest> {
         let (column, columns) = (self.column.as_deref(), self.columns.as_deref());
-        Ok(LayoutRequest::from_options(column, columns, self.long.as_deref(), self.window)?)
+        let request = LayoutRequest::from_options(column, columns, self.long.as_deref(), self.window);
+        request.map_err(|error| WrongUsage(error.to_string()).into())
     }
 }
 
 /// What is set about the dictionary; the rest is chosen.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct LearnArguments {
     /// Atoms to learn [default: chosen]
     #[arg(long, value_parser = parse_count::<8192>)]
@@ -53,8 +55,15 @@ pub(super) struct LearnArguments {
 }
 
 impl LearnArguments {
-    pub fn settings(&self) -> LearnSettings {
-        let Self { atoms, kernel, sigma, lambda, seed } = self;
-        LearnSettings { atoms: *atoms, kernel: kernel.clone(), sigma: *sigma, lambda: *lambda, seed: *seed }
+    pub fn asked(&self) -> LearnSettings {
+        let Self { atoms, kernel, sigma, lambda, seed } = self.clone();
+        LearnSettings { atoms, kernel, sigma, lambda, seed }
+    }
+
+    /// The same, if it makes sense.
+    pub fn settings(&self) -> Result<LearnSettings> {
+        let settings = self.asked();
+        settings.check().map_err(|error| WrongUsage(error.to_string()))?;
+        Ok(settings)
     }
 }

@@ -100,7 +100,7 @@ impl CompressArguments {
             bound: self.bound()?,
             target: Target::from_options(self.target_nmae, self.target_ratio)?,
             dictionary,
-            learn: self.learn.settings(),
+            learn: self.learn.settings()?,
             threads: limit_threads(self.running.threads)?,
             resume: true,
             retrain_on_drift: self.running.retrain_on_drift,
@@ -114,7 +114,7 @@ impl CompressArguments {
         bar.clear();
         let report = report?;
         let archive = open(&self.output).await?;
-        warn_of_ratio(&report, &archive);
+        warn_of_target(&report, &archive);
         print(&report, &archive, archive.total_bytes(), self.running.format)?;
         failures(&report)
     }
@@ -142,8 +142,10 @@ impl AppendArguments {
         let result = archive.append(&inputs(&self.inputs).await?, &job, bar.as_ref()).await;
         bar.clear();
         let report = result?;
+        let archive = open(&self.archive).await?;
+        warn_of_target(&report, &archive);
         let added = report.files.iter().map(|file| file.bytes).sum();
-        print(&report, &open(&self.archive).await?, added, self.running.format)?;
+        print(&report, &archive, added, self.running.format)?;
         failures(&report)
     }
 }
@@ -195,28 +197,33 @@ fn print(
         }
         printed.add("does_not_pay", kept);
     }
-    let error = archive.error();
+    let error = report.error();
     printed.add("max_error", error.max);
     printed.add("nmae", error.nmae);
     printed.add("nrmse", error.nrmse);
     printed.add("drift", serde_json::to_value(&report.drift)?);
-    if let Some(Target::Nmae(limit)) = archive.target()
-        && error.nmae > NEARLY * limit
-        && !report.files.is_empty()
-    {
-        let (reached, limit) = (100.0 * error.nmae, 100.0 * limit);
-        tell(format_args!("warning: the mean error is {reached:.2} %, the target was {limit:.2} %"));
-    }
     printed.print(format)
 }
 
-fn warn_of_ratio(report: &JobReport, archive: &crate::archive::Archive) {
-    let Some(Target::Ratio(limit)) = archive.target() else { return };
-    let reached = report.value_bytes as f64 / archive.total_bytes().max(1) as f64;
-    if reached * NEARLY < limit {
-        tell(format_args!(
-            "warning: the archive is {reached:.1} times smaller than its values, the target was {limit}"
-        ));
+/// Errors are those of the files of this job, so that what is added does not hide behind what was there; bytes are those
+/// of the archive as a whole, which they are asked of.
+fn warn_of_target(report: &JobReport, archive: &crate::archive::Archive) {
+    let rows: u64 = report.files.iter().map(|file| file.rows).sum();
+    match archive.target() {
+        Some(Target::Nmae(limit)) if report.error().nmae > NEARLY * limit => {
+            let (reached, limit) = (100.0 * report.error().nmae, 100.0 * limit);
+            tell(format_args!("warning: the mean error is {reached:.2} %, the target was {limit:.2} %"));
+        }
+        Some(Target::Ratio(limit)) if rows > 0 => {
+            let values = report.value_bytes as f64 * archive.rows() as f64 / rows as f64;
+            let reached = values / archive.total_bytes().max(1) as f64;
+            if reached * NEARLY < limit {
+                tell(format_args!(
+                    "warning: the archive is {reached:.1} times smaller than its values, the target was {limit}"
+                ));
+            }
+        }
+        _ => {}
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
 use futures::{Stream, StreamExt};
 
 use super::super::output::ParquetOutput;
@@ -56,10 +57,10 @@ impl DecompressArguments {
         }
         if one {
             let schema = archive.schema().await?;
-            let mut output = ParquetOutput::create_with(target, schema, ParquetOutput::FAST)?;
+            let mut output = ParquetOutput::create_with(target, schema.clone(), ParquetOutput::FAST)?;
             let mut rows = 0;
             for entry in archive.files() {
-                rows += write(archive, entry, &mut output).await?;
+                rows += write(archive, entry, &schema, &mut output).await?;
             }
             output.finish()?;
             return Ok(rows);
@@ -105,15 +106,20 @@ async fn write_all(archive: &Archive, folder: &Path) -> Result<u64> {
             std::fs::create_dir_all(parent)?;
         }
         let schema = archive.data_file(entry).await?.schema;
-        let mut output = ParquetOutput::create_with(&path, schema, ParquetOutput::FAST)?;
-        rows += write(archive, entry, &mut output).await?;
+        let mut output = ParquetOutput::create_with(&path, schema.clone(), ParquetOutput::FAST)?;
+        rows += write(archive, entry, &schema, &mut output).await?;
         output.finish()?;
     }
     Ok(rows)
 }
 
-async fn write(archive: &Archive, entry: &FileEntry, output: &mut ParquetOutput<'_>) -> Result<u64> {
-    let mut decoded = std::pin::pin!(decoded(archive, entry).await?);
+async fn write(
+    archive: &Archive,
+    entry: &FileEntry,
+    schema: &SchemaRef,
+    output: &mut ParquetOutput<'_>,
+) -> Result<u64> {
+    let mut decoded = std::pin::pin!(decoded(archive, entry, schema).await?);
     let mut rows = 0;
     while let Some(batch) = decoded.next().await {
         let batch = batch?;
@@ -123,12 +129,15 @@ async fn write(archive: &Archive, entry: &FileEntry, output: &mut ParquetOutput<
     Ok(rows)
 }
 
-/// The rows of one data file; row groups are decoded in parallel and come in order.
+/// The rows of one data file, with columns as they are declared in `schema`; row groups are decoded in parallel and come
+/// in order.
 pub(super) async fn decoded(
     archive: &Archive,
     entry: &FileEntry,
-) -> Result<impl Stream<Item = Result<RecordBatch>>> {
-    let file = archive.data_file(entry).await?;
+    schema: &SchemaRef,
+) -> Result<impl Stream<Item = Result<RecordBatch>> + use<>> {
+    let mut file = archive.data_file(entry).await?;
+    file.read_as(schema);
     let columns: Vec<usize> = (0..file.schema.fields().len()).collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let path = entry.path.clone();

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
@@ -68,7 +68,7 @@ impl EstimateArguments {
         let request = EstimateRequest {
             layout: self.layout.request()?,
             aims: self.aims()?,
-            learn: self.learn.settings(),
+            learn: self.learn.settings()?,
         };
         limit_threads(self.threads)?;
         let inputs = inputs(&self.inputs).await?;
@@ -76,12 +76,6 @@ impl EstimateArguments {
         let found = estimate(&inputs, &request, bar.as_ref()).await;
         bar.clear();
         let found = found?;
-        if !found.other_columns.is_empty() {
-            let names = found.other_columns.join(", ");
-            bail!(
-                "the columns of {names} are not those of the first file, and one archive cannot hold both: estimate them on their own"
-            );
-        }
         let text = match self.format {
             EstimateFormat::Table => self.table(&found)?,
             EstimateFormat::Json => self.json(&found)?,
@@ -113,7 +107,7 @@ impl EstimateArguments {
         words.extend(self.inputs.iter().map(|input| quoted(input)));
         words.extend(["-o".to_string(), "ARCHIVE".to_string()]);
         words.extend(estimate.layout_arguments.iter().map(|word| quoted(word)));
-        let settings = self.learn.settings();
+        let settings = self.learn.asked();
         let number = |name: &str, value: Option<f64>| value.map(|value| format!("--{name} {value}"));
         words.extend(number("atoms", settings.atoms.map(|atoms| atoms as f64)));
         words.extend(settings.kernel.map(|kernel| format!("--kernel {kernel}")));

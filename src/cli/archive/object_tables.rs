@@ -106,6 +106,7 @@ async fn upload_each(archive: &Archive, target: &Stored, tables: &mut Vec<Table>
 /// A Parquet file on its way into an object store.
 struct Table {
     path: Path,
+    schema: SchemaRef,
     writer: ArrowWriter<Vec<u8>>,
     upload: WriteMultipart,
 }
@@ -113,13 +114,13 @@ struct Table {
 impl Table {
     async fn begin(store: &Arc<dyn ObjectStore>, path: Path, schema: SchemaRef) -> Result<Self> {
         let properties = properties(&schema, ParquetOutput::FAST)?;
-        let writer = ArrowWriter::try_new(Vec::new(), schema, Some(properties))?;
+        let writer = ArrowWriter::try_new(Vec::new(), schema.clone(), Some(properties))?;
         let upload = store.put_multipart(&path).await.with_context(|| format!("cannot write {path}"))?;
-        Ok(Self { path, writer, upload: WriteMultipart::new(upload) })
+        Ok(Self { path, schema, writer, upload: WriteMultipart::new(upload) })
     }
 
     async fn add(&mut self, archive: &Archive, entry: &FileEntry) -> Result<u64> {
-        let mut decoded = std::pin::pin!(decoded(archive, entry).await?);
+        let mut decoded = std::pin::pin!(decoded(archive, entry, &self.schema).await?);
         let mut rows = 0;
         while let Some(batch) = decoded.next().await {
             let batch: RecordBatch = batch?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::super::progress::TrainingProgress;
-use crate::archive::{ArchiveError, Drift, JobObserver, JobProgress};
+use crate::archive::{ArchiveError, Bound, Drift, JobObserver, JobProgress};
 use crate::cli::messages::tell;
 use crate::math::{Observer, Progress};
 
@@ -65,23 +65,43 @@ impl JobObserver for JobBar {
             None => format!("row {}", drift.since_row),
         };
         let done = match drift.generation {
-            Some(number) => format!("it was compressed with dictionary {number}, learned from here on"),
+            Some(number) => format!(
+                "it was compressed with dictionary {number}, learned from here on{}",
+                drift.bound.map(promise).unwrap_or_default()
+            ),
             None if self.retrains => "no dictionary that was learned from here on is better".to_string(),
             None => "--retrain-on-drift learns another dictionary".to_string(),
         };
         self.bar.suspend(|| {
             tell(format_args!(
-                "warning: {}: data has drifted since {since}: codes leave {:.2} % of the values, learning promised {:.2} % and \
-                 at most {:.2} %; {done}",
+                "warning: {}: data has drifted since {since}: codes leave {} of the values, learning promised {} and at most \
+                 {}; {done}",
                 drift.file,
-                100.0 * drift.left,
-                100.0 * drift.promised,
-                100.0 * drift.limit
+                percent(drift.left),
+                percent(drift.promised),
+                percent(drift.limit)
             ));
         });
     }
 
     fn is_cancelled(&self) -> bool {
         self.training.is_cancelled()
+    }
+}
+
+/// A share as users read it.
+fn percent(share: f64) -> String {
+    /// More than this says no more than that.
+    const MANY: f64 = 100.0;
+    if share > MANY { "many times the size".to_string() } else { format!("{:.2} %", 100.0 * share) }
+}
+
+/// What is promised from here on.
+fn promise(bound: Bound) -> String {
+    match bound {
+        Bound::None => ", by codes alone: single values have no bound any more".to_string(),
+        Bound::MaxError(bound) => format!(", and no value is off by more than {bound}"),
+        Bound::MaxRelativeError(bound) => format!(", and no value is off by more than {bound} of itself"),
+        Bound::Lossless => ", and values come back as they were".to_string(),
     }
 }

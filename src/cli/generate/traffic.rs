@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray, TimestampMillisecondArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::arrow::record_batch::RecordBatch;
 
+use crate::cli::WrongUsage;
 use crate::cli::output::ParquetOutput;
 use crate::cli::parse::parse_count;
 use crate::columnar::{to_vector_array, vector_type};
@@ -65,7 +66,8 @@ pub(super) fn run(arguments: &TrafficArguments) -> Result<()> {
         ..TrafficOptions::default()
     };
     if let Some(day) = arguments.drift_day.filter(|day| *day >= arguments.days) {
-        bail!("--drift-day {day} is after the last day, {}", arguments.days.saturating_sub(1));
+        let last = arguments.days.saturating_sub(1);
+        return Err(WrongUsage(format!("--drift-day {day} is after the last day, {last}")).into());
     }
     let mut network = traffic(&options);
     let schema = schema(arguments.layout, arguments.sensors);

@@ -137,7 +137,10 @@ impl Opened {
     async fn new(archive: Archive) -> Result<Self> {
         let mut files = Vec::new();
         for entry in archive.files() {
-            let file = archive.data_file(entry).await.map_err(external)?;
+            let mut file = archive.data_file(entry).await.map_err(external)?;
+            if let Some(ArchivedFile { file: first, .. }) = files.first() {
+                file.read_as(&first.schema);
+            }
             let names = partition_columns(&archive, Some(&file.schema));
             let of = |name: &String| {
                 let value = entry.path.split('/').find_map(|part| part.strip_prefix(&format!("{name}=")));
