@@ -49,6 +49,7 @@ const FIRST_ATOMS: Range<u64> = 4..64;
 const MOST_BOUNDED_ATOMS: u64 = 256;
 const LAMBDA_RUNGS: [f64; 6] = [0.8, 0.4, 0.2, 0.1, 0.05, 0.02];
 const WEIGHT_RUNGS: [i16; 4] = [1, 2, 4, 8];
+const FIRST_WEIGHTS_OF_CODES: usize = 2;
 const WIDTH_RUNGS: [Width; 4] = [Width::Linear, Width::Median(2.0), Width::Median(1.0), Width::Median(0.5)];
 /// Positions of the knob: penalties from 0.8 on, each half of the one before, down to 0.0125.
 const CODES_POSITIONS: usize = 7;
@@ -57,6 +58,8 @@ const FIRST_CODES_POSITION: f64 = 1.0;
 const RESIDUAL_POSITIONS: usize = 18;
 /// The description of what was asked for and promised, about.
 const PROMISE_BYTES: usize = 90;
+/// The record of the search, about, while it is not known yet.
+const RECORD_BYTES: usize = 250;
 
 /// Digits of parameters that are chosen.
 const DIGITS: usize = 3;
@@ -151,17 +154,24 @@ impl<'a> Candidates<'a> {
         if family != Family::Codes {
             ladders[LAMBDA] = ladder(lambdas.len(), lambda, 1);
         }
-        ladders[WEIGHTS] = ladder(WEIGHT_RUNGS.len(), 0, 2);
+        // Coarse weights take half the bytes of fine ones and are hardly worse, but for residuals, which make up for them.
+        let weights = if family == Family::Codes { FIRST_WEIGHTS_OF_CODES } else { 0 };
+        ladders[WEIGHTS] = ladder(WEIGHT_RUNGS.len(), weights, 2);
         ladders[WIDTH] = ladder(widths.len(), width, 1);
         ladders[SCALE] = ladder(2, 0, 1);
         ladders
     }
 
-    /// The same choice with a kernel that is wider, if there is one.
-    pub fn wider(&self, rungs: &[usize]) -> Option<Vec<usize>> {
-        let width = self.widths.iter().position(|width| *width == Width::Median(2.0))?;
-        let mut rungs = rungs.to_vec();
-        (std::mem::replace(&mut rungs[WIDTH], width) != width).then_some(rungs)
+    /// Choices that are far from one that was found, and may be better all the same: few atoms want a wider kernel than
+    /// many, and a single one does best with none. Neither is found from the other step by step.
+    pub fn far_from(&self, rungs: &[usize]) -> Vec<Vec<usize>> {
+        let with = |width: Width, atoms: usize| {
+            let width = self.widths.iter().position(|other| *other == width)?;
+            let mut other = rungs.to_vec();
+            (other[WIDTH], other[ATOMS]) = (width, atoms);
+            (other != rungs).then_some(other)
+        };
+        [with(Width::Median(2.0), rungs[ATOMS]), with(Width::Linear, 0)].into_iter().flatten().collect()
     }
 
     /// Whole positions of a family's knob.
@@ -281,7 +291,8 @@ impl<'a> Candidates<'a> {
         let (layout, series) = (self.material.table.layout.clone(), self.material.table.series.clone());
         let mut description = Description::new(&codebook, layout, series, bound, self.trials.signals);
         description.search = record;
-        let dictionary = dictionary_file::write(&codebook, &description)?.len() + PROMISE_BYTES;
+        let described = if effort == Effort::Rough { PROMISE_BYTES + RECORD_BYTES } else { PROMISE_BYTES };
+        let dictionary = dictionary_file::write(&codebook, &description)?.len() + described;
         let mut outcome = self.trials.run(&settings, dictionary, effort)?;
         if has_twin {
             let twin = self.codebook(family, rungs, knob, (Part::Learned, effort))?;

@@ -114,6 +114,18 @@ pub(crate) fn numeric(parts: &[Cells], groups: &[Group], sensors: usize) -> Vec<
     rows
 }
 
+/// Whether there are values, and none of them takes part.
+pub(super) fn none_takes_part(parts: &[Cells], groups: &[Group]) -> bool {
+    let numbers = Numeric::new(&[], groups, parts.first().map_or(0, |cells| cells.sensors));
+    let mut values = parts.iter().flat_map(|cells| (0..cells.raw.len()).map(move |index| (cells, index)));
+    let mut any = false;
+    let takes_part = values.any(|(cells, index)| {
+        any |= cells.state[index] == Cell::Value;
+        numbers.value(cells, index / cells.sensors, index % cells.sensors).is_some()
+    });
+    any && !takes_part
+}
+
 /// Turns cells into doubles, signal after signal.
 pub(super) struct Numeric {
     numbers: Vec<Number>,

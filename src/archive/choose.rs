@@ -114,6 +114,9 @@ const WITHIN_REACH: f64 = 1.2;
 /// more, so many times.
 const CORRECTION: f64 = 0.99;
 const MOST_CORRECTIONS: usize = 2;
+/// Choices of a search that are recorded, and what counts as keeping its limit there.
+const MOST_RECORDED: usize = 16;
+const NEARLY: f64 = 1.2;
 /// Fewer signals cannot be learned from and checked.
 const FEWEST_SIGNALS: u64 = 100;
 
@@ -330,6 +333,9 @@ impl<'a> Chooser<'a> {
                 "{signals} signals are too few to learn a dictionary from and to check it (at least {FEWEST_SIGNALS})"
             )));
         }
+        if self.candidates.material.too_large {
+            return Ok(Some("no kernel can compare values of this size".to_string()));
+        }
         let spread = self.candidates.material.spread();
         if spread <= NO_SPREAD {
             return Ok(Some(format!(
@@ -421,12 +427,15 @@ fn search_codes(
     goal: Goal,
     start: Option<&Found>,
 ) -> Result<Found> {
-    let found = codes.climb(candidates, goal, start, ATOMS..LAMBDA)?;
-    // Few atoms want a wider kernel than many: neither is found from the other step by step.
-    let Some(wider) = candidates.wider(&found.rungs) else { return Ok(found) };
-    let start = Found { rungs: wider, ..found.clone() };
-    let other = codes.climb(candidates, goal, Some(&start), ATOMS..LAMBDA)?;
-    Ok(if other.is_better_than(&found) { other } else { found })
+    let mut found = codes.climb(candidates, goal, start, ATOMS..LAMBDA)?;
+    for rungs in candidates.far_from(&found.rungs) {
+        let start = Found { rungs, ..found.clone() };
+        let other = codes.climb(candidates, goal, Some(&start), ATOMS..LAMBDA)?;
+        if other.is_better_than(&found) {
+            found = other;
+        }
+    }
+    Ok(found)
 }
 
 /// The limit that rough measurements should keep so that what comes out in the end, with atoms learned from more rows
@@ -435,6 +444,21 @@ fn in_rough_terms(candidates: &Candidates<'_>, goal: Goal, way: &Way) -> Result<
     let Way { family, rough_goal, found } = way;
     let full = candidates.measure(*family, &found.rungs, found.knob, Effort::Full, Vec::new())?;
     Ok(rough_goal.eased(found.excess / goal.excess(&full.outcome.measured())))
+}
+
+/// The best choices of a search, in the order in which they were tried: all of them would be a tenth of a small archive.
+fn worth_recording(goal: Goal, record: &[Tried]) -> Vec<Tried> {
+    let measured = |tried: &Tried| Measured { bytes: tried.bytes as f64, nmae: tried.nmae, max_error: 0.0 };
+    // What is a little above the limit has told as much as what is a little below it.
+    let nearly = |tried: &Tried| (goal.excess(&measured(tried)).max(NEARLY), goal.cost(&measured(tried)));
+    let mut best: Vec<usize> = (0..record.len()).collect();
+    best.sort_by(|a, b| {
+        let ((excess, cost), (other_excess, other_cost)) = (nearly(&record[*a]), nearly(&record[*b]));
+        excess.total_cmp(&other_excess).then(cost.total_cmp(&other_cost)).then(a.cmp(b))
+    });
+    best.truncate(MOST_RECORDED);
+    best.sort_unstable();
+    best.into_iter().map(|i| record[i].clone()).collect()
 }
 
 /// Turns the knob once more with all that was looked at, and keeps what comes out.
@@ -446,7 +470,7 @@ fn finish(
     record: &[Tried],
 ) -> Result<Chosen> {
     // A search of one choice tells nothing.
-    let record = if record.len() > 1 { record.to_vec() } else { Vec::new() };
+    let record = if record.len() > 1 { worth_recording(goal, record) } else { Vec::new() };
     let mut best: Option<(f64, Measurement)> = None;
     let last = (candidates.positions(family) - 1) as f64;
     tune(goal, found.knob, last, &mut |knob| {

@@ -424,11 +424,12 @@ async fn open_all(
     for input in inputs {
         match Source::open(input).await {
             Ok(source) => sources.push(source),
-            Err(error) => {
-                observer.on_failure(&input.name, &error);
-                failed.push((input.name.clone(), error));
-            }
+            Err(error) => failed.push((input.name.clone(), error)),
         }
+    }
+    // Where nothing is left to do the job fails, and tells why.
+    if !sources.is_empty() {
+        failed.iter().for_each(|(name, error)| observer.on_failure(name, error));
     }
     (sources, failed)
 }

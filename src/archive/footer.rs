@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use parquet::file::metadata::ParquetMetaData;
 use serde::{Deserialize, Serialize};
 
 use super::error_sums::ErrorSums;
@@ -194,6 +195,13 @@ impl ValueColumns {
 }
 
 impl Footer {
+    /// Whether a file has a description, and so is one of an archive.
+    pub fn is_in(metadata: &ParquetMetaData) -> bool {
+        let pairs = metadata.file_metadata().key_value_metadata();
+        let mut texts = pairs.into_iter().flatten().filter(|pair| pair.key == KEY).map(|pair| &pair.value);
+        texts.any(|text| text.as_ref().is_some_and(|text| Self::parse(text).is_ok()))
+    }
+
     pub fn parse(text: &str) -> Result<Self> {
         #[derive(Deserialize)]
         struct Version {

@@ -8,7 +8,7 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 
-use super::cells::{Cells, numeric};
+use super::cells::{Cells, none_takes_part, numeric};
 use super::codebook::{Codebook, coarse};
 use super::layout::{Layout, Table};
 use super::placed::place_all;
@@ -108,6 +108,8 @@ pub(super) struct Material {
     rows: Vec<f64>,
     /// Those that are held out while parameters are chosen, where they are few enough to be held.
     held_out: Vec<f64>,
+    /// Whether there are values, but none that can be compared.
+    pub too_large: bool,
     /// How much of the table all of them are.
     look: Look,
     deviations: Vec<f64>,
@@ -159,10 +161,11 @@ impl Material {
             _ => table.fixed_sensors().unwrap_or(1),
         };
         let groups = table.groups(sensors, usize::MAX);
+        let too_large = none_takes_part(&placed, &groups);
         let (rows, held_out) = (numeric(&placed, &groups, sensors), numeric(&held_out, &groups, sensors));
         let deviations = deviations(&rows, sensors);
         let (look, samples) = (sampled.look, Mutex::default());
-        Ok(Self { table, sensors, rows, held_out, look, deviations, samples })
+        Ok(Self { table, sensors, rows, held_out, too_large, look, deviations, samples })
     }
 
     /// Signals there are to learn from while parameters are chosen.

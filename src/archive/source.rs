@@ -20,6 +20,7 @@ use parquet::file::metadata::ParquetMetaData;
 
 use super::compress::Input;
 use super::data_file::DataFile;
+use super::footer::Footer;
 use super::manifest::hash_of;
 use super::parquet_footer::{fetch_footer, parse_footer};
 use super::{ArchiveError, Result};
@@ -46,8 +47,16 @@ impl Source {
     pub async fn open(input: &Input) -> Result<Self> {
         let found = input.store.head(&input.path).await?;
         let (bytes, modified) = (found.size, found.last_modified.timestamp_millis());
+        if bytes == 0 {
+            return Err(ArchiveError::NotParquet("it is empty".to_string()));
+        }
         let footer = fetch_footer(input.store.as_ref(), &input.path, bytes).await?;
         let metadata = Arc::new(parse_footer(&footer)?);
+        if Footer::is_in(&metadata) {
+            return Err(ArchiveError::layout(
+                "this is a data file of an archive already; give the original table",
+            ));
+        }
         let (rows, row_groups) =
             (metadata.file_metadata().num_rows().max(0) as u64, metadata.num_row_groups());
         let file = DataFile::new(input.store.clone(), input.path.clone(), &footer, bytes, &[], None)?;

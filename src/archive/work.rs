@@ -20,7 +20,7 @@ use super::data_file_writer::{DataFileWriter, Settings};
 use super::dictionary_file::Description;
 use super::drift::{Drift, Promise, Watch};
 use super::error_sums::ErrorSums;
-use super::footer::{Footer, KEY};
+use super::footer::Footer;
 use super::layout::{Layout, Placement, Table};
 use super::manifest::{DictionaryEntry, FileEntry, hash_of, hash_text};
 use super::opened::Generation;
@@ -198,7 +198,7 @@ impl Work<'_> {
         };
         // Whatever cannot be read is not finished.
         let Ok(mut footer) = fetch_footer(store.as_ref(), path, length).await else { return Ok(None) };
-        if has_description(&footer).unwrap_or(false) {
+        if parse_footer(&footer).is_ok_and(|metadata| Footer::is_in(&metadata)) {
             let Ok(indexed) = with_index(store.as_ref(), path, length, footer).await else { return Ok(None) };
             footer = indexed;
         }
@@ -271,11 +271,6 @@ impl Work<'_> {
         let Description { layout, series, promise, kept, .. } = &self.generation.description;
         let (promise, kept) = (*promise, kept.is_some());
         let table = Table::new(layout.clone(), source.schema.clone(), series.clone())?;
-        if has_description(&source.footer)? {
-            return Err(ArchiveError::layout(
-                "this is a data file of an archive already; give the original table",
-            ));
-        }
         if source.schema.fields() != self.schema.fields() {
             return Err(ArchiveError::layout(other_columns(&source.schema, self.schema)));
         }
@@ -483,15 +478,6 @@ fn in_file(error: ArchiveError, first: u64) -> ArchiveError {
         }
         other => other,
     }
-}
-
-fn has_description(footer: &[u8]) -> Result<bool> {
-    let metadata = parse_footer(footer)?;
-    let pairs = metadata.file_metadata().key_value_metadata();
-    let ours = |text: &String| Footer::parse(text).is_ok();
-    Ok(pairs.is_some_and(|pairs| {
-        pairs.iter().any(|pair| pair.key == KEY && pair.value.as_ref().is_some_and(ours))
-    }))
 }
 
 /// The hashes of all column chunks of a file.

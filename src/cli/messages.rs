@@ -7,3 +7,10 @@ use std::io::Write;
 pub(super) fn tell(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
+
+/// A share of the values as users read it.
+pub(super) fn percent(share: f64) -> String {
+    /// More than this says no more than that: of zeros any share is infinite.
+    const MANY: f64 = 100.0;
+    if share > MANY { "many times the size".to_string() } else { format!("{:.2} %", 100.0 * share) }
+}

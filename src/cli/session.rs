@@ -12,7 +12,7 @@ use super::file_bytes::FileBytes;
 use super::file_tables::with_file_tables;
 use super::progress::TrainingProgress;
 use super::stores::Stores;
-use crate::sql::{SizedBatches, register_all_with, register_archives};
+use crate::sql::{physical_optimizer_rules, register_all_with, register_archives};
 
 /// Rows of a batch, unless the environment says otherwise. Vectors are long: DataFusion's 8192 of them fall out of the
 /// caches between reading and coding, and take much memory.
@@ -45,7 +45,7 @@ pub(super) fn session(
     let mut state =
         SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
     if !is_set("DATAFUSION_EXECUTION_BATCH_SIZE") {
-        state = state.with_physical_optimizer_rule(Arc::new(SizedBatches));
+        state = state.with_physical_optimizer_rules(physical_optimizer_rules());
     }
     let mut session = with_file_tables(SessionContext::new_with_state(state.build()));
     register_all_with(&mut session, progress)?;

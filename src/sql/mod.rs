@@ -20,7 +20,6 @@
 mod aggregate;
 mod archive;
 mod arguments;
-mod batches;
 mod cache;
 mod coding;
 mod documentation;
@@ -28,7 +27,9 @@ mod errors;
 pub mod expr_fn;
 mod held;
 mod options;
+mod read_ahead;
 mod scalar;
+mod vector_scans;
 mod window;
 
 use std::sync::Arc;
@@ -38,8 +39,8 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
 pub use archive::{ArchiveExec, ArchiveTable, ArchiveTableFactory, FILE_TYPE, register_archives};
-pub use batches::SizedBatches;
 pub use cache::dictionaries_parsed;
+pub use vector_scans::{VectorScans, physical_optimizer_rules};
 
 use crate::math::Observer;
 

@@ -260,7 +260,6 @@ fn bad_requests_are_explained() {
         (vec!["compress", &wide, "-o", &archive], "--columns"),
         (vec!["compress", &wide, "-o", &archive, "--column", "time"], "time"),
         (vec!["compress", &wide, "-o", &archive, "--columns", "x*"], "x*"),
-        (vec!["compress", &wide, "-o", &archive, "--long", "a,b"], "time,series,value"),
         (vec!["compress", "nowhere.parquet", "-o", &archive], "nowhere.parquet"),
         (vec!["compress", "nosuch://bucket/x.parquet", "-o", &archive], "nosuch://bucket/x.parquet"),
         (vec!["verify", &folder.path("nothing")], "no such folder"),
@@ -275,8 +274,17 @@ fn bad_requests_are_explained() {
         let error = refused(&["compress", &wide, "-o", &archive, "--columns", "s*", "--max-error", bound]);
         assert!(error.contains("--max-error"), "{error}");
     }
-    let output = run(&["compress", &wide, "-o", &archive, "--max-error", "1", "--lossless"]);
-    assert_eq!(output.status.code(), Some(2));
+    for (more, expected) in [
+        (&["--max-error", "1", "--lossless"][..], "--lossless"),
+        (&["--long", "a,b"], "time,series,value"),
+        (&["--columns", "s*", "--kernel", "linear", "--sigma", "2"], "sigma"),
+    ] {
+        let error = refused(&[&["compress", &wide, "-o", &archive], more].concat());
+        assert!(error.contains(expected), "{more:?}: {error}");
+        assert!(!Path::new(&archive).exists());
+    }
+    let after = ["generate", "traffic", "--days", "3", "--drift-day", "3", "-o", &folder.path("t.parquet")];
+    assert!(refused(&after).contains("--drift-day 3"));
 }
 
 #[test]

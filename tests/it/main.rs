@@ -11,6 +11,7 @@ mod embedding;
 mod engine;
 mod evaluate;
 mod format;
+mod named_tables;
 mod numerics;
 #[cfg(feature = "cloud")]
 mod object_stores;

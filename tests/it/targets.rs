@@ -237,6 +237,61 @@ fn what_does_not_pay_is_left_alone() {
 }
 
 #[test]
+fn short_tables_pay_whichever_hours_are_held_out() {
+    let folder = Folder::new();
+    for seed in ["1", "2", "3", "4", "5", "6"] {
+        // Parts of four days are as long as a day.
+        let table = folder.generated("t.parquet", &["--sensors", "30", "--days", "4", "--seed", seed]);
+        let report = pays(&[&table], &folder.path("archive"), 0.05, &[]);
+        assert!(number(&report["archive_bytes"]) < 5000.0, "seed {seed}: {report}");
+    }
+}
+
+#[test]
+fn looser_targets_take_no_more_bytes() {
+    let folder = Folder::new();
+    let table = folder.generated("t.parquet", &["--sensors", "30", "--days", "8", "--seed", "4"]);
+    let archive = folder.path("archive");
+    let mut reports: Vec<Value> = Vec::new();
+    for target in [0.02, 0.03, 0.05, 0.08] {
+        let report = pays(&[&table], &archive, target, &[]);
+        if let Some(tighter) = reports.last() {
+            let (bytes, before) = (number(&report["archive_bytes"]), number(&tighter["archive_bytes"]));
+            assert!(bytes <= 1.02 * before, "{target}: {report} after {tighter}");
+        }
+        reports.push(report);
+    }
+    // What fits into so many bytes is found from there, too.
+    for report in &reports[..2] {
+        let ratio = (0.98 * number(&report["ratio_to_values"])).to_string();
+        let found = ok(&["compress", &table, "-o", &archive, "--overwrite", "--target-ratio", &ratio]);
+        assert!(number(&found["nmae"]) <= 1.15 * number(&report["nmae"]), "{ratio}: {found} beside {report}");
+    }
+}
+
+#[test]
+fn zeros_and_huge_values_are_told_in_words() {
+    let folder = Folder::new();
+    let table = folder.traffic("t.parquet", "list", 1);
+    let zeros = folder.path("zeros.parquet");
+    let all = |value: &str| vec![value; 12].join(", ");
+    let made = format!("COPY (SELECT time, [{}] AS v FROM '{table}') TO '{zeros}'", all("0.0"));
+    assert!(run(&["sql", "-c", &made]).status.success());
+    let archive = folder.path("archive");
+    ok(&["compress", &table, "-o", &archive, "--target-nmae", "0.05"]);
+    let output = run(&["append", &archive, &zeros]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains("drifted") && !told.contains("inf"), "{told}");
+    let huge = folder.path("huge.parquet");
+    let value = "1e300 * random()";
+    let made =
+        format!("COPY (SELECT value AS i, [{}] AS v FROM generate_series(1, 500)) TO '{huge}'", all(value));
+    assert!(run(&["sql", "-c", &made]).status.success());
+    let estimate = ok(&["estimate", &huge, "--target-nmae", "0.05"]);
+    assert!(estimate["reason"].as_str().is_some_and(|reason| reason.contains("of this size")), "{estimate}");
+}
+
+#[test]
 fn rows_added_to_what_did_not_pay_may_pay() {
     let folder = Folder::new();
     let table = folder.generated("t.parquet", &["--sensors", "48", "--days", "10", "--seed", "3"]);

@@ -15,7 +15,7 @@ use super::paths::{inputs, open};
 use super::progress::JobBar;
 use super::{local_job, object_job};
 use crate::archive::{ArchiveError, Bound, Job, JobReport, Target, read_dictionary};
-use crate::cli::messages::tell;
+use crate::cli::messages::{percent, tell};
 use crate::math::Dictionary;
 
 #[derive(Debug, Args)]
@@ -211,8 +211,8 @@ fn warn_of_target(report: &JobReport, archive: &crate::archive::Archive) {
     let rows: u64 = report.files.iter().map(|file| file.rows).sum();
     match archive.target() {
         Some(Target::Nmae(limit)) if report.error().nmae > NEARLY * limit => {
-            let (reached, limit) = (100.0 * report.error().nmae, 100.0 * limit);
-            tell(format_args!("warning: the mean error is {reached:.2} %, the target was {limit:.2} %"));
+            let (reached, limit) = (percent(report.error().nmae), percent(limit));
+            tell(format_args!("warning: the mean error is {reached} of the values, the target was {limit}"));
         }
         Some(Target::Ratio(limit)) if rows > 0 => {
             let values = report.value_bytes as f64 * archive.rows() as f64 / rows as f64;

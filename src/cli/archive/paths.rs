@@ -52,7 +52,7 @@ pub(super) async fn inputs(arguments: &[String]) -> Result<Vec<Input>> {
             if let Some(other) = all.iter().find(|other| other.input.name == *name) {
                 bail!("two files would both be {name} in the archive: {} and {}", other.shown, found.shown);
             }
-            if ["dictionary.parquet", "archive.json", "job.json"].contains(&name.as_str()) {
+            if ["dictionary.parquet", MANIFEST, "job.json"].contains(&name.as_str()) {
                 bail!(
                     "{}: an archive keeps its own dictionary under this name; rename the file",
                     found.shown
@@ -62,6 +62,15 @@ pub(super) async fn inputs(arguments: &[String]) -> Result<Vec<Input>> {
         }
     }
     Ok(all.into_iter().map(|found| found.input).collect())
+}
+
+/// What makes a folder an archive.
+const MANIFEST: &str = "archive.json";
+
+fn is_archive(argument: &str) -> String {
+    format!(
+        "{argument} is an archive already; give the original tables (`sparrow decompress` makes them again)"
+    )
 }
 
 fn has_wildcards(text: &str) -> bool {
@@ -75,6 +84,9 @@ fn is_hidden(name: &str) -> bool {
 
 fn local_tables(argument: &str, path: &Path) -> Result<Vec<Found>> {
     let found = if path.is_dir() {
+        if path.join(MANIFEST).is_file() {
+            bail!(is_archive(argument));
+        }
         let mut found = Vec::new();
         walk(path, path, &mut found)?;
         found
@@ -126,6 +138,9 @@ async fn stored_tables(argument: &str, stored: &Stored) -> Result<Vec<Found>> {
         .await
         .with_context(|| format!("cannot list {argument}"))?;
     objects.sort();
+    if pattern.is_none() && objects.contains(&folder.clone().join(MANIFEST)) {
+        bail!(is_archive(argument));
+    }
     let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
     let mut found = Vec::new();
     for object in objects {

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::super::progress::TrainingProgress;
 use crate::archive::{ArchiveError, Bound, Drift, JobObserver, JobProgress};
-use crate::cli::messages::tell;
+use crate::cli::messages::{percent, tell};
 use crate::math::{Observer, Progress};
 
 /// Shows rows, MB/s, the ratio so far and the time left on stderr if that is a terminal.
@@ -87,13 +87,6 @@ impl JobObserver for JobBar {
     fn is_cancelled(&self) -> bool {
         self.training.is_cancelled()
     }
-}
-
-/// A share as users read it.
-fn percent(share: f64) -> String {
-    /// More than this says no more than that.
-    const MANY: f64 = 100.0;
-    if share > MANY { "many times the size".to_string() } else { format!("{:.2} %", 100.0 * share) }
 }
 
 /// What is promised from here on.
