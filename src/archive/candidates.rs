@@ -49,6 +49,7 @@ const FIRST_ATOMS: Range<u64> = 4..64;
 const MOST_BOUNDED_ATOMS: u64 = 256;
 const LAMBDA_RUNGS: [f64; 6] = [0.8, 0.4, 0.2, 0.1, 0.05, 0.02];
 const WEIGHT_RUNGS: [i16; 4] = [1, 2, 4, 8];
+/// The rung that codes alone begin with.
 const FIRST_WEIGHTS_OF_CODES: usize = 2;
 const WIDTH_RUNGS: [Width; 4] = [Width::Linear, Width::Median(2.0), Width::Median(1.0), Width::Median(0.5)];
 /// Positions of the knob: penalties from 0.8 on, each half of the one before, down to 0.0125.

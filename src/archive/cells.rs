@@ -116,7 +116,8 @@ pub(crate) fn numeric(parts: &[Cells], groups: &[Group], sensors: usize) -> Vec<
 
 /// Whether there are values, and none of them takes part.
 pub(super) fn none_takes_part(parts: &[Cells], groups: &[Group]) -> bool {
-    let numbers = Numeric::new(&[], groups, parts.first().map_or(0, |cells| cells.sensors));
+    let widest = parts.iter().map(|cells| cells.sensors).max().unwrap_or(0);
+    let numbers = Numeric::new(&[], groups, widest);
     let mut values = parts.iter().flat_map(|cells| (0..cells.raw.len()).map(move |index| (cells, index)));
     let mut any = false;
     let takes_part = values.any(|(cells, index)| {

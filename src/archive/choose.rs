@@ -114,9 +114,8 @@ const WITHIN_REACH: f64 = 1.2;
 /// more, so many times.
 const CORRECTION: f64 = 0.99;
 const MOST_CORRECTIONS: usize = 2;
-/// Choices of a search that are recorded, and what counts as keeping its limit there.
+/// Choices of a search that are recorded.
 const MOST_RECORDED: usize = 16;
-const NEARLY: f64 = 1.2;
 /// Fewer signals cannot be learned from and checked.
 const FEWEST_SIGNALS: u64 = 100;
 
@@ -333,8 +332,9 @@ impl<'a> Chooser<'a> {
                 "{signals} signals are too few to learn a dictionary from and to check it (at least {FEWEST_SIGNALS})"
             )));
         }
-        if self.candidates.material.too_large {
-            return Ok(Some("no kernel can compare values of this size".to_string()));
+        if self.candidates.material.incomparable {
+            let reason = "no value is one that kernels can compare: all are NaN, infinite or beyond 1e120";
+            return Ok(Some(reason.to_string()));
         }
         let spread = self.candidates.material.spread();
         if spread <= NO_SPREAD {
@@ -448,14 +448,13 @@ fn in_rough_terms(candidates: &Candidates<'_>, goal: Goal, way: &Way) -> Result<
 
 /// The best choices of a search, in the order in which they were tried: all of them would be a tenth of a small archive.
 fn worth_recording(goal: Goal, record: &[Tried]) -> Vec<Tried> {
-    let measured = |tried: &Tried| Measured { bytes: tried.bytes as f64, nmae: tried.nmae, max_error: 0.0 };
-    // What is a little above the limit has told as much as what is a little below it.
-    let nearly = |tried: &Tried| (goal.excess(&measured(tried)).max(NEARLY), goal.cost(&measured(tried)));
+    // What a choice would cost at the limit, about: what is above it costs as much more.
+    let cost = |tried: &Tried| {
+        let measured = Measured { bytes: tried.bytes as f64, nmae: tried.nmae, max_error: 0.0 };
+        goal.cost(&measured) * goal.excess(&measured).max(1.0)
+    };
     let mut best: Vec<usize> = (0..record.len()).collect();
-    best.sort_by(|a, b| {
-        let ((excess, cost), (other_excess, other_cost)) = (nearly(&record[*a]), nearly(&record[*b]));
-        excess.total_cmp(&other_excess).then(cost.total_cmp(&other_cost)).then(a.cmp(b))
-    });
+    best.sort_by(|a, b| cost(&record[*a]).total_cmp(&cost(&record[*b])).then(a.cmp(b)));
     best.truncate(MOST_RECORDED);
     best.sort_unstable();
     best.into_iter().map(|i| record[i].clone()).collect()

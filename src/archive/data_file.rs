@@ -20,13 +20,14 @@ use parquet::file::reader::{ChunkReader, Length};
 use super::block;
 use super::cells::Group;
 use super::codebook::Codebook;
+use super::declared::readable_as;
 use super::footer::{Footer, KEY};
 use super::layout::{Placement, Table, column};
 use super::manifest::hash_of;
 use super::parquet_footer::{chunk_ranges, parse_footer, parse_indexed_footer};
 use super::sparse_codes::WholeCode;
 use super::{ArchiveError, Result};
-use crate::columnar::{conform, hold_the_same};
+use crate::columnar::conform;
 
 /// A data file that has been opened: its footer is known and checked.
 #[derive(Debug, Clone)]
@@ -147,9 +148,9 @@ impl DataFile {
         Ok(ranges.map(|(_, range)| range.end - range.start).sum())
     }
 
-    /// Gives its rows these columns from now on, if its own hold the same.
+    /// Gives its rows these columns from now on, if it was stored as it was and that is possible.
     pub fn read_as(&mut self, schema: &SchemaRef) {
-        if self.coded.is_none() && hold_the_same(self.schema.fields(), schema.fields()) {
+        if self.coded.is_none() && readable_as(self.metadata.metadata(), &self.schema, schema) {
             self.schema = schema.clone();
         }
     }

@@ -109,7 +109,7 @@ pub(super) struct Material {
     /// Those that are held out while parameters are chosen, where they are few enough to be held.
     held_out: Vec<f64>,
     /// Whether there are values, but none that can be compared.
-    pub too_large: bool,
+    pub incomparable: bool,
     /// How much of the table all of them are.
     look: Look,
     deviations: Vec<f64>,
@@ -161,11 +161,11 @@ impl Material {
             _ => table.fixed_sensors().unwrap_or(1),
         };
         let groups = table.groups(sensors, usize::MAX);
-        let too_large = none_takes_part(&placed, &groups);
+        let incomparable = none_takes_part(&placed, &groups);
         let (rows, held_out) = (numeric(&placed, &groups, sensors), numeric(&held_out, &groups, sensors));
         let deviations = deviations(&rows, sensors);
         let (look, samples) = (sampled.look, Mutex::default());
-        Ok(Self { table, sensors, rows, held_out, too_large, look, deviations, samples })
+        Ok(Self { table, sensors, rows, held_out, incomparable, look, deviations, samples })
     }
 
     /// Signals there are to learn from while parameters are chosen.

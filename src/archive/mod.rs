@@ -14,6 +14,7 @@ mod compare;
 mod compress;
 mod data_file;
 mod data_file_writer;
+mod declared;
 mod detect;
 mod dictionary_file;
 mod drift;

@@ -217,9 +217,10 @@ impl Archive {
         opened.read(row_group, columns).await.map_err(|error| error.at(&file.path))
     }
 
-    /// The table's columns, from the first file.
+    /// The table's columns. Files that are stored as they were may declare theirs in another way.
     pub async fn schema(&self) -> Result<SchemaRef> {
-        match self.files().first() {
+        let coded = self.files().iter().find(|entry| entry.stored.is_none());
+        match coded.or(self.files().first()) {
             Some(entry) => Ok(self.data_file(entry).await?.schema),
             None => Ok(Arc::new(arrow::datatypes::Schema::empty())),
         }

@@ -266,7 +266,8 @@ async fn rows_from(
 }
 
 /// Runs that are held out, one of each part of the rows, and which fourth of that part it is. Another one every time:
-/// where a part is as long as a day, the same hours of all days would be held out otherwise, and taken for new.
+/// where a part is as long as a day, the same hours of all days would be held out otherwise, and taken for new. The
+/// last run ends before the rows do, since runs of times end where another time begins.
 const HELD_OUT_FOURTHS: [usize; 4] = [2, 0, 3, 1];
 
 /// Runs of rows are held out, in whole signals: rows nearby are alike, and a code for one that was learned from says

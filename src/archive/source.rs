@@ -20,11 +20,12 @@ use parquet::file::metadata::ParquetMetaData;
 
 use super::compress::Input;
 use super::data_file::DataFile;
+use super::declared::readable_as;
 use super::footer::Footer;
 use super::manifest::hash_of;
 use super::parquet_footer::{fetch_footer, parse_footer};
 use super::{ArchiveError, Result};
-use crate::columnar::{conform, hold_the_same};
+use crate::columnar::conform;
 
 /// Rows read at a time.
 pub(super) const READ_ROWS: usize = 4096;
@@ -72,9 +73,9 @@ impl Source {
         })
     }
 
-    /// Reads rows with these columns from now on, if its own hold the same.
+    /// Reads rows with these columns from now on, if that is possible.
     pub fn read_as(&mut self, schema: &SchemaRef) {
-        if hold_the_same(self.schema.fields(), schema.fields()) {
+        if readable_as(&self.metadata, &self.schema, schema) {
             self.schema = schema.clone();
         }
     }

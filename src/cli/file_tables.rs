@@ -25,7 +25,9 @@ pub(super) fn with_file_tables(session: SessionContext) -> SessionContext {
     let factory = Arc::new(FileTables::default());
     let known = Arc::clone(session.state_ref().read().catalog_list());
     let catalogs = Arc::new(DynamicFileCatalog::new(known, Arc::clone(&factory) as Arc<dyn UrlTableFactory>));
-    let session: SessionContext = session.into_state_builder().with_catalog_list(catalogs).build().into();
+    let id = session.session_id();
+    let state = session.into_state_builder().with_session_id(id).with_catalog_list(catalogs);
+    let session: SessionContext = state.build().into();
     factory.listing.session_store().with_state(session.state_weak_ref());
     session
 }
@@ -50,15 +52,16 @@ impl FileTables {
         let folder = if name.ends_with('/') { name.to_string() } else { format!("{name}/") };
         // A pattern stands for files, those of an archive, too.
         let url = ListingTableUrl::parse(&folder).ok().filter(|url| url.get_glob().is_none());
-        let Some(url) = url.filter(|_| !name.ends_with(".parquet")) else { return Ok(None) };
+        let Some(url) = url.filter(|url| name.ends_with('/') || url.prefix().extension().is_none()) else {
+            return Ok(None);
+        };
         let session = self.listing.session_store().get_session().upgrade();
         let runtime = session.map(|session| Arc::clone(session.read().runtime_env()));
         let runtime = runtime.ok_or_else(|| plan_datafusion_err!("the session has ended"))?;
         let Ok(store) = runtime.object_store(&url) else { return Ok(None) };
         match Archive::open(store, url.prefix().clone()).await {
             Ok(archive) => Ok(Some(Arc::new(ArchiveTable::new(archive).await?))),
-            // What else may be there is for DataFusion to tell.
-            Err(ArchiveError::NotAnArchive(_) | ArchiveError::Store(_)) => Ok(None),
+            Err(ArchiveError::NotAnArchive(_)) => Ok(None),
             Err(error) => Err(DataFusionError::External(Box::new(error.at(name)))),
         }
     }

@@ -156,7 +156,7 @@ impl Runner {
 fn plain(error: datafusion::error::DataFusionError) -> anyhow::Error {
     use datafusion::error::DataFusionError::ResourcesExhausted;
     let advice = match error.find_root() {
-        ResourcesExhausted(_) => {
+        ResourcesExhausted(what) if what.contains("sparse_") => {
             "\nhint: sparse_train holds up to `sample` rows and what learning from them needs: \
              lower sample or atoms, or raise datafusion.runtime.memory_limit"
         }

@@ -40,7 +40,7 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
 pub use archive::{ArchiveExec, ArchiveTable, ArchiveTableFactory, FILE_TYPE, register_archives};
 pub use cache::dictionaries_parsed;
-pub use vector_scans::{VectorScans, physical_optimizer_rules};
+pub use vector_scans::with_vector_scans;
 
 use crate::math::Observer;
 

@@ -11,7 +11,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Statistics;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::buffer::BufferExec;
 use datafusion::physical_plan::execution_plan::{
     CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions,
@@ -20,13 +20,17 @@ use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation,
 };
 use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::sort_pushdown::SortOrderPushdownResult;
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::TryStreamExt;
 
-/// A [`BufferExec`] that projections do not move past: what they compute would be computed by the task that reads.
+/// A [`BufferExec`] that projections do not move past, since what they compute would be computed by the task that reads,
+/// and that begins when it is first asked for rows: until then a join may learn which of them it needs.
 #[derive(Debug)]
 pub(super) struct ReadAheadExec {
-    buffer: Arc<BufferExec>,
+    buffer: Arc<dyn ExecutionPlan>,
 }
 
 impl ReadAheadExec {
@@ -39,8 +43,8 @@ impl ReadAheadExec {
 impl DisplayAs for ReadAheadExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match format {
-            DisplayFormatType::TreeRender => write!(f, "bytes={}", self.buffer.capacity()),
-            _ => write!(f, "ReadAheadExec: bytes={}", self.buffer.capacity()),
+            DisplayFormatType::TreeRender => Ok(()),
+            _ => write!(f, "ReadAheadExec"),
         }
     }
 }
@@ -76,15 +80,9 @@ impl ExecutionPlan for ReadAheadExec {
     fn replace_children(
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
+        options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let [input] = <[_; 1]>::try_from(children).map_err(|children| {
-            datafusion::common::internal_datafusion_err!(
-                "ReadAheadExec has one child, not {}",
-                children.len()
-            )
-        })?;
-        Ok(Arc::new(Self::new(input, self.buffer.capacity())))
+        Ok(Arc::new(Self { buffer: Arc::clone(&self.buffer).replace_children(children, options)? }))
     }
 
     fn with_new_children(
@@ -95,7 +93,9 @@ impl ExecutionPlan for ReadAheadExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        self.buffer.execute(partition, context)
+        let buffer = Arc::clone(&self.buffer);
+        let rows = futures::stream::once(async move { buffer.execute(partition, context) }).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -114,8 +114,9 @@ impl ExecutionPlan for ReadAheadExec {
         self.buffer.statistics_from_inputs(inputs, args)
     }
 
+    /// Rows are neither added nor left out, so that a limit holds below as well.
     fn supports_limit_pushdown(&self) -> bool {
-        self.buffer.supports_limit_pushdown()
+        true
     }
 
     fn cardinality_effect(&self) -> CardinalityEffect {
@@ -138,5 +139,13 @@ impl ExecutionPlan for ReadAheadExec {
         config: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
         self.buffer.handle_child_pushdown_result(phase, child_pushdown_result, config)
+    }
+
+    fn try_pushdown_sort(
+        &self,
+        order: &[PhysicalSortExpr],
+    ) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
+        let sorted = self.buffer.try_pushdown_sort(order)?;
+        sorted.try_map(|buffer| Ok(Arc::new(Self { buffer }) as Arc<dyn ExecutionPlan>))
     }
 }

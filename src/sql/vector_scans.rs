@@ -1,21 +1,21 @@
-//! Scans of long vectors: batches of fewer rows, and reading while they are coded.
+//! Scans of vectors that are coded: batches of fewer rows where vectors are long, and reading while they are coded.
 
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Result, stats::Precision};
 use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 
 use super::read_ahead::ReadAheadExec;
-use super::scalar_functions;
+use super::scalar::{Decode, Encode, Objective, Residual};
 
 /// Bytes of a batch, at most about. Reading a list column, Parquet's reader moves what it has of a batch with every page,
 /// usually a megabyte: 16 times for the 16 MB of 2048 vectors of 1000. Smaller batches also stay in the caches between
@@ -23,21 +23,24 @@ use super::scalar_functions;
 const BATCH_BYTES: usize = 2 << 20;
 /// Rows below which work on a batch is not worth its overhead.
 const FEWEST_ROWS: usize = 256;
-/// Batches that are read ahead, in every partition.
-const BATCHES_AHEAD: usize = 2;
+/// Bytes that are read ahead, in every partition: one batch waits while another is read.
+const BYTES_AHEAD: usize = 2 * BATCH_BYTES;
 
-/// Lets Parquet files be read in batches of a size that suits their rows, and while earlier ones are coded. See
-/// [`physical_optimizer_rules`] for its place among DataFusion's rules.
-#[derive(Debug, Default)]
-pub struct VectorScans;
+/// A list of physical optimizer rules.
+type Rules = Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>;
 
-/// DataFusion's rules with [`VectorScans`] among them, for `SessionStateBuilder`'s `with_physical_optimizer_rules`: before
-/// the one that moves what a projection computes into the scan.
-pub fn physical_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    let mut rules = PhysicalOptimizer::new().rules;
-    let place = rules.iter().position(|rule| rule.name() == "ProjectionPushdown").unwrap_or(rules.len());
-    rules.insert(place, Arc::new(VectorScans));
+/// Adds a rule to those of a session (`PhysicalOptimizer::new().rules`, for `with_physical_optimizer_rules`) that lets
+/// Parquet files be read while vectors are coded, and, if they are to be `sized`, in smaller batches where these are long.
+pub fn with_vector_scans(mut rules: Rules, sized: bool) -> Rules {
+    // Before what a projection computes is moved into the scan.
+    let place = rules.iter().position(|rule| rule.name() == "ProjectionPushdown").unwrap_or(0);
+    rules.insert(place, Arc::new(VectorScans { sized }));
     rules
+}
+
+#[derive(Debug)]
+struct VectorScans {
+    sized: bool,
 }
 
 impl PhysicalOptimizerRule for VectorScans {
@@ -46,25 +49,20 @@ impl PhysicalOptimizerRule for VectorScans {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let functions = scalar_functions();
-        let ours = |expression: &Arc<dyn PhysicalExpr>| {
-            let function = expression.downcast_ref::<ScalarFunctionExpr>();
-            function.is_some_and(|called| functions.iter().any(|function| function.name() == called.name()))
-        };
         plan.transform_up(|node| {
-            if let Some(sized) = sized(&node, config) {
-                return Ok(Transformed::yes(sized));
+            if let Some(smaller) = sized(&node, config).filter(|_| self.sized) {
+                return Ok(Transformed::yes(smaller));
             }
             let Some(projection) = node.downcast_ref::<ProjectionExec>() else {
                 return Ok(Transformed::no(node));
             };
             let input = projection.input();
-            if parquet_scan(input).is_none() || !computes(projection, &ours)? {
+            let filtered = input.downcast_ref::<FilterExec>().map_or(input, FilterExec::input);
+            if parquet_scan(filtered).is_none() || !codes(projection)? {
                 return Ok(Transformed::no(node));
             }
-            let ahead = ReadAheadExec::new(input.clone(), BATCHES_AHEAD * BATCH_BYTES);
-            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-            Ok(Transformed::yes(node.replace_children(vec![Arc::new(ahead)], options)?))
+            let ahead = Arc::new(ReadAheadExec::new(input.clone(), BYTES_AHEAD));
+            Ok(Transformed::yes(replace_children_if_necessary(node, vec![ahead])?))
         })
         .data()
     }
@@ -83,6 +81,23 @@ fn parquet_scan(node: &Arc<dyn ExecutionPlan>) -> Option<&FileScanConfig> {
     source.downcast_to_file_source::<ParquetSource>().map(|(scan, _)| scan)
 }
 
+/// Whether a projection codes or decodes vectors, which takes longer than reading them.
+fn codes(projection: &ProjectionExec) -> Result<bool> {
+    let is_coding = |part: &Arc<dyn PhysicalExpr>| {
+        let part = part.as_ref();
+        Ok(ScalarFunctionExpr::try_downcast_func::<Encode>(part).is_some()
+            || ScalarFunctionExpr::try_downcast_func::<Decode>(part).is_some()
+            || ScalarFunctionExpr::try_downcast_func::<Residual>(part).is_some()
+            || ScalarFunctionExpr::try_downcast_func::<Objective>(part).is_some())
+    };
+    for computed in projection.expr() {
+        if computed.expr.exists(is_coding)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// The same scan with smaller batches, where they would be too large.
 fn sized(node: &Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Option<Arc<dyn ExecutionPlan>> {
     let scan = parquet_scan(node)?;
@@ -92,18 +107,6 @@ fn sized(node: &Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Option<Arc<dy
         let sized = FileScanConfigBuilder::from(scan.clone()).with_batch_size(Some(rows)).build();
         DataSourceExec::from_data_source(sized) as Arc<dyn ExecutionPlan>
     })
-}
-
-/// Whether something that a projection computes is of a kind.
-fn computes(projection: &ProjectionExec, kind: &dyn Fn(&Arc<dyn PhysicalExpr>) -> bool) -> Result<bool> {
-    let mut found = false;
-    for expression in projection.expr() {
-        expression.expr.apply(|part| {
-            found |= kind(part);
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })?;
-    }
-    Ok(found)
 }
 
 /// As many rows as fit into a batch by the size of the files, a power of two; any number where nothing is known.

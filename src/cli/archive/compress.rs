@@ -85,27 +85,27 @@ impl CompressArguments {
     }
 
     pub async fn run(&self) -> Result<()> {
-        let target = Place::parse(&self.output)?;
-        let free = match &target {
-            Place::Local(path) => self.check_folder(path)?,
-            Place::Stored(stored) => object_job::check(stored, &self.output, self.overwrite).await?,
-        };
-        let inputs = inputs(&self.inputs).await?;
-        let dictionary = match &self.dictionary {
-            Some(file) => Some(given_dictionary(file, self.learn.lambda).await?),
-            None => None,
-        };
-        let job = Job {
+        // Before anything is looked at: what is wrong with the arguments is wrong whatever the files.
+        let mut job = Job {
             layout: self.layout.request()?,
             bound: self.bound()?,
             target: Target::from_options(self.target_nmae, self.target_ratio)?,
-            dictionary,
+            dictionary: None,
             learn: self.learn.settings()?,
             threads: limit_threads(self.running.threads)?,
             resume: true,
             retrain_on_drift: self.running.retrain_on_drift,
             overwrite: self.overwrite,
         };
+        let target = Place::parse(&self.output)?;
+        let free = match &target {
+            Place::Local(path) => self.check_folder(path)?,
+            Place::Stored(stored) => object_job::check(stored, &self.output, self.overwrite).await?,
+        };
+        let inputs = inputs(&self.inputs).await?;
+        if let Some(file) = &self.dictionary {
+            job.dictionary = Some(given_dictionary(file, self.learn.lambda).await?);
+        }
         let bar = JobBar::new(self.running.retrain_on_drift);
         let report = match &target {
             Place::Local(path) => local_job::run(path, free, &inputs, &job, bar.as_ref()).await,

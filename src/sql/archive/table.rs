@@ -135,12 +135,11 @@ impl Place {
 
 impl Opened {
     async fn new(archive: Archive) -> Result<Self> {
+        let schema = archive.schema().await.map_err(external)?;
         let mut files = Vec::new();
         for entry in archive.files() {
             let mut file = archive.data_file(entry).await.map_err(external)?;
-            if let Some(ArchivedFile { file: first, .. }) = files.first() {
-                file.read_as(&first.schema);
-            }
+            file.read_as(&schema);
             let names = partition_columns(&archive, Some(&file.schema));
             let of = |name: &String| {
                 let value = entry.path.split('/').find_map(|part| part.strip_prefix(&format!("{name}=")));
