@@ -57,6 +57,7 @@ const CODES_POSITIONS: usize = 7;
 const FIRST_CODES_POSITION: f64 = 1.0;
 /// Bounds from the largest deviation on, each half of the one before.
 const RESIDUAL_POSITIONS: usize = 18;
+const MOST_MORE_POSITIONS: usize = 60;
 /// The description of what was asked for and promised, about.
 const PROMISE_BYTES: usize = 90;
 /// The record of the search, about, while it is not known yet.
@@ -180,7 +181,11 @@ impl<'a> Candidates<'a> {
         match family {
             // A penalty that is set leaves no knob to turn.
             Family::Codes if self.settings.lambda.is_none() => CODES_POSITIONS,
-            Family::Residuals => RESIDUAL_POSITIONS,
+            // One outlier makes the largest deviation of any size: the knob must still get to those of other values.
+            Family::Residuals => {
+                let outlying = self.material.largest_deviation() / self.material.typical_deviation();
+                RESIDUAL_POSITIONS + (outlying.log2().max(0.0) as usize).min(MOST_MORE_POSITIONS)
+            }
             _ => 1,
         }
     }

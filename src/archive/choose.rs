@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::candidates::{ATOMS, Candidates, Family, LADDERS, LAMBDA, Measurement, WEIGHTS, WIDTH};
+use super::candidates::{ATOMS, Candidates, Family, LADDERS, LAMBDA, Measurement, SCALE, WEIGHTS, WIDTH};
 use super::codebook::Codebook;
 use super::drift::Promise;
 use super::learn::{LearnSettings, Material};
@@ -116,6 +116,9 @@ const CORRECTION: f64 = 0.99;
 const MOST_CORRECTIONS: usize = 2;
 /// Choices of a search that are recorded.
 const MOST_RECORDED: usize = 16;
+/// Where the outcome costs so much more than was measured roughly, some other choices are looked at as well.
+const DISAPPOINTING: f64 = 1.1;
+const RUNNERS_UP: usize = 3;
 /// Fewer signals cannot be learned from and checked.
 const FEWEST_SIGNALS: u64 = 100;
 
@@ -272,12 +275,22 @@ impl<'a> Chooser<'a> {
                 }
                 Some(_) => climb(&found, WEIGHTS..WIDTH)?,
             };
+            let others = runners_up(&space.search, rough_goal, &found);
             for tried in self.codes.nearest(goal).into_iter().chain(self.residuals.nearest(goal)) {
                 if !record.contains(&tried) {
                     record.push(tried);
                 }
             }
-            let chosen = finish(&self.candidates, goal, family, &found, &record)?;
+            let mut chosen = finish(&self.candidates, goal, family, &found, &record)?;
+            // Atoms that are learned from other rows for longer may turn out worse than what was measured roughly.
+            if goal.cost(&chosen.outcome.measured()) > DISAPPOINTING * found.cost {
+                for other in others {
+                    let other = finish(&self.candidates, goal, family, &other, &record)?;
+                    if goal.prefers(&other.outcome.measured(), &chosen.outcome.measured()) {
+                        chosen = other;
+                    }
+                }
+            }
             let excess = goal.excess(&chosen.outcome.measured());
             if measured.is_none_or(|best| goal.prefers(&chosen.outcome.measured(), &best)) {
                 best = Some(chosen);
@@ -436,6 +449,20 @@ fn search_codes(
         }
     }
     Ok(found)
+}
+
+/// The next best choices with other atoms, kernels or scales.
+fn runners_up(search: &Search, goal: Goal, found: &Found) -> Vec<Found> {
+    let dictionary = |found: &Found| [ATOMS, WIDTH, SCALE].map(|axis| found.rungs[axis]);
+    let mut seen = vec![dictionary(found)];
+    let mut others = search.known(goal);
+    others.retain(|other| {
+        let new = !seen.contains(&dictionary(other));
+        seen.extend(new.then(|| dictionary(other)));
+        new
+    });
+    others.truncate(RUNNERS_UP);
+    others
 }
 
 /// The limit that rough measurements should keep so that what comes out in the end, with atoms learned from more rows

@@ -163,7 +163,7 @@ pub async fn compress(
     if old.is_some() && !job.overwrite {
         return Err(ArchiveError::Exists(folder.to_string()));
     }
-    let (mut sources, failed) = open_all(inputs, observer).await;
+    let (mut sources, mut failed) = open_all(inputs, observer).await;
     let Some(first) = sources.first() else {
         return Err(match failed.into_iter().next() {
             Some((name, error)) => error.at(name),
@@ -196,13 +196,24 @@ pub async fn compress(
                 store.put(&site.job_file(), id.into_bytes().into()).await?;
             }
             let request = Request { bound, target: job.target, learn: job.learn.clone() };
-            let same = |source: &&Source| source.schema.fields() == table.schema.fields();
-            let fitting: Vec<&Source> = sources.iter().filter(same).collect();
-            let generation = match &job.dictionary {
-                Some(dictionary) => {
-                    prepare::take_over(&table, &fitting, dictionary, &request, group_sensors).await?
+            let generation = loop {
+                let same = |source: &&Source| source.schema.fields() == table.schema.fields();
+                let fitting: Vec<&Source> = sources.iter().filter(same).collect();
+                let made = match &job.dictionary {
+                    Some(dictionary) => {
+                        prepare::take_over(&table, &fitting, dictionary, &request, group_sensors).await
+                    }
+                    None => prepare::learn(&table, &fitting, &request, group_sensors, observer).await,
+                };
+                match made {
+                    // A file that cannot be read is one of several; the rest goes on without it.
+                    Err(ArchiveError::File { path, error }) if fitting.len() > 1 && !error.ends_a_job() => {
+                        observer.on_failure(&path, &error);
+                        sources.retain(|source| source.input.name != path);
+                        failed.push((path, *error));
+                    }
+                    other => break other?,
                 }
-                None => prepare::learn(&table, &fitting, &request, group_sensors, observer).await?,
             };
             let stored = prepare::store_dictionary(&site, 0, &generation).await?;
             (generation, stored)

@@ -19,6 +19,7 @@ use super::detect::{arguments, detect};
 use super::layout::{Layout, Table};
 use super::layout_request::{LayoutRequest, find_layout};
 use super::learn::{LearnSettings, Material};
+use super::placed::place_all;
 use super::quantiser::Bound;
 use super::sampled::{Look, look_at};
 use super::source::Source;
@@ -163,6 +164,9 @@ pub async fn estimate(
     let chunks = chunks.sum::<usize>() as f64 * share;
     let beside_stored = bytes_beside_stored(inputs.len() as f64, chunks) as u64;
     let material = Material::new(&table, &sampled)?;
+    if let (_, Some(error)) = place_all(&material.table, material.sensors, &sampled.blocks, usize::MAX) {
+        return Err(error);
+    }
     let names: Vec<&str> = table.schema.fields().iter().map(|field| field.name().as_str()).collect();
     let (zstd_bytes, byte_stream_split_bytes) = parquet_bytes(&sampled.blocks, sampled.total_rows)?;
     let group_sensors = group_sensors(sampled.total_rows, &table);
@@ -209,8 +213,16 @@ pub async fn estimate(
             ));
         }
     }
-    estimate.pays = estimate.reason.is_none();
+    estimate.pays = estimate.reason.is_none() || estimate.ladder.iter().any(Prediction::pays_as_a_bound);
     Ok(estimate)
+}
+
+impl Prediction {
+    /// Whether this is a bound on errors that makes files smaller, whatever a dictionary is worth.
+    pub fn pays_as_a_bound(&self) -> bool {
+        matches!(self.aim, Aim::Bound(Bound::MaxError(_) | Bound::MaxRelativeError(_)))
+            && !self.stored_as_they_were
+    }
 }
 
 impl Estimate {

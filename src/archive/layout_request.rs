@@ -42,7 +42,7 @@ impl LayoutRequest {
                 }
                 (Err(_), _) => {
                     return Err(ArchiveError::layout(format!(
-                        "long takes three columns, time,series,value; found {long}"
+                        "--long (or long) takes three columns, time,series,value; found {long}"
                     )));
                 }
             },

@@ -113,6 +113,7 @@ pub(super) struct Material {
     /// How much of the table all of them are.
     look: Look,
     deviations: Vec<f64>,
+    typical_deviation: f64,
     /// What was drawn from the signals, by part, effort and scales.
     samples: Mutex<HashMap<SampleKey, Arc<Sample>>>,
 }
@@ -151,8 +152,9 @@ impl Material {
             None => lists_length(&table, others)?,
         };
         let placed = signals_of(&table, length.unwrap_or(0), rows)?;
+        // In one piece, which one row of another length spoils.
         let held_out = match &sampled.held_out {
-            Some(rows) => signals_of(&table, length.unwrap_or(0), rows)?,
+            Some(rows) => signals_of(&table, length.unwrap_or(0), rows).unwrap_or_default(),
             None => Vec::new(),
         };
         let sensors = match table.layout {
@@ -164,8 +166,19 @@ impl Material {
         let incomparable = none_takes_part(&placed, &groups);
         let (rows, held_out) = (numeric(&placed, &groups, sensors), numeric(&held_out, &groups, sensors));
         let deviations = deviations(&rows, sensors);
+        let typical_deviation = typical_deviation(&rows, sensors);
         let (look, samples) = (sampled.look, Mutex::default());
-        Ok(Self { table, sensors, rows, held_out, incomparable, look, deviations, samples })
+        Ok(Self {
+            table,
+            sensors,
+            rows,
+            held_out,
+            incomparable,
+            look,
+            deviations,
+            typical_deviation,
+            samples,
+        })
     }
 
     /// Signals there are to learn from while parameters are chosen.
@@ -183,9 +196,14 @@ impl Material {
         !self.held_out.is_empty()
     }
 
-    /// The largest deviation of a sensor.
+    /// The largest deviation of a sensor. Squares of tiny ones are zeros.
     pub fn largest_deviation(&self) -> f64 {
-        self.deviations.iter().copied().fold(0.0, f64::max)
+        self.deviations.iter().copied().fold(self.typical_deviation, f64::max)
+    }
+
+    /// How far values of most sensors are from their medians, whatever a few of them are.
+    pub fn typical_deviation(&self) -> f64 {
+        self.typical_deviation
     }
 
     /// The mean absolute value.
@@ -443,6 +461,25 @@ fn series_names(column: &str, batches: &[&RecordBatch]) -> Result<Vec<String>> {
         }
     }
     Ok(names)
+}
+
+/// The median of the sensors' median absolute deviations from their medians, those of constant sensors aside.
+fn typical_deviation(rows: &[f64], sensors: usize) -> f64 {
+    const ENOUGH: usize = 512;
+    let stride = (rows.len() / sensors).div_ceil(ENOUGH).max(1) * sensors;
+    let of_sensor = |sensor: usize| {
+        let mut values: Vec<f64> = rows.iter().skip(sensor).step_by(stride).copied().collect();
+        let middle = median(&mut values);
+        values.iter_mut().for_each(|value| *value = (*value - middle).abs());
+        median(&mut values)
+    };
+    let mut all: Vec<f64> = (0..sensors).map(of_sensor).filter(|deviation| *deviation > 0.0).collect();
+    median(&mut all)
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 fn deviations(rows: &[f64], sensors: usize) -> Vec<f64> {

@@ -21,7 +21,7 @@ use super::shell;
 #[derive(Debug, Args)]
 pub(super) struct SqlArguments {
     /// SQL to run; may be repeated, and mixed with -f in any order
-    #[arg(short, long, value_name = "SQL")]
+    #[arg(short, long, value_name = "SQL", allow_hyphen_values = true)]
     command: Vec<String>,
     /// A file of SQL to run; may be repeated
     #[arg(short, long, value_name = "FILE")]
@@ -156,7 +156,7 @@ impl Runner {
 fn plain(error: datafusion::error::DataFusionError) -> anyhow::Error {
     use datafusion::error::DataFusionError::ResourcesExhausted;
     let advice = match error.find_root() {
-        ResourcesExhausted(what) if what.contains("sparse_") => {
+        ResourcesExhausted(_) => {
             "\nhint: sparse_train holds up to `sample` rows and what learning from them needs: \
              lower sample or atoms, or raise datafusion.runtime.memory_limit"
         }

@@ -165,6 +165,26 @@ impl Search {
         std::mem::take(&mut self.visited)
     }
 
+    /// What was measured to meet a goal, each choice at its cheapest, the best first.
+    pub fn known(&self, goal: Goal) -> Vec<Found> {
+        let mut known: HashMap<&[usize], Found> = HashMap::new();
+        for ((rungs, position), measured) in &self.measured {
+            let found = Found {
+                rungs: rungs.clone(),
+                knob: *position as f64,
+                excess: goal.excess(measured),
+                cost: goal.cost(measured),
+            };
+            let cheaper = |other: &Found| (found.cost, found.knob) < (other.cost, other.knob);
+            if found.excess <= 1.0 && known.get(&rungs[..]).is_none_or(cheaper) {
+                known.insert(rungs, found);
+            }
+        }
+        let mut known: Vec<Found> = known.into_values().collect();
+        known.sort_by(|a, b| a.cost.total_cmp(&b.cost).then_with(|| a.rungs.cmp(&b.rungs)));
+        known
+    }
+
     /// Finds a choice for a goal by climbing the ladders `axes`, from `start` or else from their first rungs and
     /// the knob at `hint`.
     pub fn best<E>(

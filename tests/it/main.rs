@@ -15,8 +15,10 @@ mod named_tables;
 mod numerics;
 #[cfg(feature = "cloud")]
 mod object_stores;
+mod odd_tables;
 mod properties;
 mod queries;
+mod read_ahead;
 mod real_data;
 mod rivals;
 #[cfg(feature = "cloud")]

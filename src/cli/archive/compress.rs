@@ -162,6 +162,8 @@ fn failures(report: &JobReport) -> Result<()> {
     )
 }
 
+/// Mean errors from here on leave nothing of the values.
+const USELESS: f64 = 0.5;
 /// What is reached may be off the target by so much.
 const NEARLY: f64 = 1.05;
 
@@ -193,7 +195,11 @@ fn print(
     printed.add("stored_as_they_were", stored);
     if let Some(kept) = archive.kept() {
         if !report.files.is_empty() {
-            tell(format_args!("warning: stored as it was: {kept}. --max-error is kept whatever the data"));
+            let advice = match archive.bound() {
+                Bound::None => ". A bound, such as --max-error, is kept whatever the data",
+                _ => "",
+            };
+            tell(format_args!("warning: stored as it was: {kept}{advice}"));
         }
         printed.add("does_not_pay", kept);
     }
@@ -219,8 +225,13 @@ fn warn_of_target(report: &JobReport, archive: &crate::archive::Archive) {
             let reached = values / archive.total_bytes().max(1) as f64;
             if reached * NEARLY < limit {
                 tell(format_args!(
-                    "warning: the archive is {reached:.1} times smaller than its values, the target was {limit}"
+                    "warning: the ratio of values to archive is {reached:.1}, the target was {limit}"
                 ));
+            }
+            let error = report.error().nmae;
+            if error > USELESS {
+                let error = percent(error);
+                tell(format_args!("warning: in so few bytes the mean error is {error} of the values"));
             }
         }
         _ => {}

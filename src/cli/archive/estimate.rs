@@ -151,12 +151,19 @@ impl EstimateArguments {
 
     /// Whether it pays, and what to do next.
     pub(super) fn verdict(&self, estimate: &Estimate) -> String {
-        match &estimate.reason {
-            Some(reason) => format!(
+        let bound = estimate.ladder.iter().find(|line| line.pays_as_a_bound());
+        match (&estimate.reason, bound) {
+            (Some(reason), Some(line)) => format!(
+                "Targets do not pay: {reason}. A bound does: {:.1} times smaller than the files, and no value is off by more than {:.4}.\n\n    {}",
+                estimate.source_bytes as f64 / line.bytes.max(1) as f64,
+                line.max_error,
+                self.command(estimate, line.aim)
+            ),
+            (Some(reason), None) => format!(
                 "It does not pay: {reason}. `sparrow compress` would store the files as they were, unless a bound is asked for: \
                  --max-error is kept whatever the data."
             ),
-            None => {
+            (None, _) => {
                 let best = estimate.ladder.iter().filter(|line| line.met && !line.stored_as_they_were);
                 let met = estimate.ladder.iter().any(|line| line.met);
                 let proposed = best.clone().find(|line| line.aim == Aim::Target(Target::Nmae(0.05)));

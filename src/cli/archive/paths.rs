@@ -200,6 +200,7 @@ fn matching(pattern: &str) -> Result<Vec<(String, PathBuf)>> {
 /// Opens an archive.
 pub(super) async fn open(argument: &str) -> Result<Archive> {
     let (store, folder) = match Place::parse(argument)? {
+        Place::Local(path) if path.is_file() => bail!("{argument} is a file; an archive is a folder"),
         Place::Local(path) if !path.is_dir() => bail!("{argument}: no such folder"),
         Place::Local(path) => (local_store(), store_path(&path)?),
         Place::Stored(stored) => (stored.store, stored.path),

@@ -1,0 +1,84 @@
+//! Tables that are out of the ordinary: nothing is lost without a word, and one that is broken does not stop the others.
+
+use serde_json::Value;
+
+use crate::commands::{Folder, fails, ok, run};
+
+impl Folder {
+    /// A table of twelve smooth sensors, of which the third is `third` in row 700.
+    fn smooth(&self, name: &str, third: &str) -> String {
+        let path = self.path(name);
+        let sensor = |i: usize| format!("20 + {i} + 5 * sin(i / 40.0 + {i}) + 0.2 * sin(i * {i}.7)");
+        let sensors: Vec<String> = (0..12)
+            .map(|i| match i {
+                2 => format!("CASE WHEN i = 700 THEN {third} ELSE {} END", sensor(i)),
+                _ => sensor(i),
+            })
+            .collect();
+        let query = format!(
+            "SELECT i, [{}] AS v FROM (SELECT value AS i FROM generate_series(0, 1499)) ORDER BY i",
+            sensors.join(", ")
+        );
+        let output = run(&["sql", "-c", &format!("COPY ({query}) TO '{path}'")]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        path
+    }
+}
+
+fn nmae(report: &Value) -> f64 {
+    report["nmae"].as_f64().unwrap_or_else(|| panic!("{report}"))
+}
+
+#[test]
+fn one_outlier_does_not_cost_all_other_values() {
+    let folder = Folder::new();
+    for outlier in ["1e12", "-9999.0", "65535.0"] {
+        let table = folder.smooth("t.parquet", outlier);
+        let report =
+            ok(&["compress", &table, "-o", &folder.path("a"), "--overwrite", "--target-ratio", "10"]);
+        assert!(nmae(&report) < 0.02, "{outlier}: {report}");
+    }
+}
+
+#[test]
+fn a_bound_that_pays_is_proposed_where_targets_do_not() {
+    let folder = Folder::new();
+    let table = folder.path("noise.parquet");
+    let noise = vec!["random()"; 20].join(", ");
+    let made = format!("COPY (SELECT value AS i, [{noise}] AS v FROM generate_series(1, 1000)) TO '{table}'");
+    assert!(run(&["sql", "-c", &made]).status.success());
+    let estimate = ["estimate", table.as_str(), "--target-nmae", "0.05", "--max-error", "0.05"];
+    assert_eq!(ok(&estimate)["pays"], true);
+    let text = String::from_utf8(run(&estimate).stdout).expect("text");
+    assert!(text.contains("Targets do not pay") && text.contains("--max-error 0.05\n"), "{text}");
+}
+
+#[test]
+fn lists_of_other_lengths_are_told_by_estimate_too() {
+    let folder = Folder::new();
+    let table = folder.path("ragged.parquet");
+    let query = "SELECT value AS i, CASE WHEN value = 700 THEN [1.0, 2.0] ELSE [sin(value / 40.0), 2.0, 3.0] END AS v \
+                 FROM generate_series(0, 1499) ORDER BY value";
+    assert!(run(&["sql", "-c", &format!("COPY ({query}) TO '{table}'")]).status.success());
+    for command in [&["estimate", table.as_str()][..], &["compress", &table, "-o", &folder.path("a")]] {
+        let error = fails(command);
+        assert!(error.contains("a list of 2 values where others have 3"), "{command:?}: {error}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_does_not_stop_the_others() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("tables")).expect("a folder");
+    folder.smooth("tables/a.parquet", "20.0");
+    let broken = folder.smooth("tables/b.parquet", "21.0");
+    let mut bytes = std::fs::read(&broken).expect("a table");
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 64].fill(0xA5);
+    std::fs::write(&broken, bytes).expect("written");
+    let archive = folder.path("archive");
+    let error = fails(&["compress", &folder.path("tables"), "-o", &archive, "--max-error", "0.5"]);
+    assert!(error.contains("b.parquet") && error.contains("1 of 2 files failed"), "{error}");
+    let inspected = ok(&["inspect", &archive]);
+    assert_eq!(inspected["rows"], 1500, "{inspected}");
+}
