@@ -6,14 +6,13 @@ use anyhow::Context;
 use datafusion::execution::config::SessionConfig;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionContext;
 
 use super::file_bytes::FileBytes;
 use super::file_tables::with_file_tables;
 use super::progress::TrainingProgress;
 use super::stores::Stores;
-use crate::sql::{register_all_with, register_archives, with_vector_scans};
+use crate::sql::{SizedBatches, register_all_with, register_archives};
 
 /// Rows of a batch, unless the environment says otherwise. Vectors are long: DataFusion's 8192 of them fall out of the
 /// caches between reading and coding, and take much memory.
@@ -43,13 +42,11 @@ pub(super) fn session(
     }
     let runtime =
         RuntimeEnvBuilder::new().with_object_store_registry(Arc::new(Stores::default())).build_arc()?;
-    // Who sets the size of batches knows better.
-    let sized = !is_set("DATAFUSION_EXECUTION_BATCH_SIZE");
-    let state = SessionStateBuilder::new()
-        .with_config(config)
-        .with_runtime_env(runtime)
-        .with_default_features()
-        .with_physical_optimizer_rules(with_vector_scans(PhysicalOptimizer::new().rules, sized));
+    let mut state =
+        SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
+    if !is_set("DATAFUSION_EXECUTION_BATCH_SIZE") {
+        state = state.with_physical_optimizer_rule(Arc::new(SizedBatches));
+    }
     let mut session = with_file_tables(SessionContext::new_with_state(state.build()));
     register_all_with(&mut session, progress)?;
     register_archives(&session);

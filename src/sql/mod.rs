@@ -20,6 +20,7 @@
 mod aggregate;
 mod archive;
 mod arguments;
+mod batches;
 mod cache;
 mod coding;
 mod documentation;
@@ -27,9 +28,7 @@ mod errors;
 pub mod expr_fn;
 mod held;
 mod options;
-mod read_ahead;
 mod scalar;
-mod vector_scans;
 mod window;
 
 use std::sync::Arc;
@@ -39,8 +38,8 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
 pub use archive::{ArchiveExec, ArchiveTable, ArchiveTableFactory, FILE_TYPE, register_archives};
+pub use batches::SizedBatches;
 pub use cache::dictionaries_parsed;
-pub use vector_scans::with_vector_scans;
 
 use crate::math::Observer;
 

@@ -18,7 +18,6 @@ mod object_stores;
 mod odd_tables;
 mod properties;
 mod queries;
-mod read_ahead;
 mod real_data;
 mod rivals;
 #[cfg(feature = "cloud")]
