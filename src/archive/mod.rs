@@ -28,6 +28,7 @@ mod layout;
 mod layout_request;
 mod learn;
 mod left;
+mod list_column;
 mod manifest;
 mod number;
 mod opened;

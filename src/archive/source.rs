@@ -12,9 +12,9 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use parquet::arrow::ParquetRecordBatchStreamBuilder;
 use parquet::arrow::arrow_reader::ArrowReaderOptions;
 use parquet::arrow::async_reader::AsyncFileReader;
+use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
 
@@ -22,6 +22,7 @@ use super::compress::Input;
 use super::data_file::DataFile;
 use super::declared::readable_as;
 use super::footer::Footer;
+use super::list_column::ListColumn;
 use super::manifest::hash_of;
 use super::parquet_footer::{fetch_footer, parse_footer};
 use super::{ArchiveError, Result};
@@ -31,6 +32,7 @@ use crate::columnar::conform;
 pub(super) const READ_ROWS: usize = 4096;
 
 /// An input whose footer is known.
+#[derive(Clone)]
 pub(super) struct Source {
     pub input: Input,
     pub bytes: u64,
@@ -118,6 +120,18 @@ impl Source {
         limit: Option<usize>,
         size: usize,
     ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        self.batches_of(None, row_groups, offset, limit, size).await
+    }
+
+    /// The same of some columns.
+    async fn batches_of(
+        &self,
+        columns: Option<&[usize]>,
+        row_groups: Option<Vec<usize>>,
+        offset: usize,
+        limit: Option<usize>,
+        size: usize,
+    ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let Input { store, path, .. } = self.input.clone();
         let reader = StoredParquet { store, path, metadata: self.metadata.clone() };
         let mut builder = ParquetRecordBatchStreamBuilder::new(reader).await?.with_batch_size(size);
@@ -130,9 +144,52 @@ impl Source {
         if let Some(limit) = limit {
             builder = builder.with_limit(limit);
         }
-        let schema = self.schema.clone();
+        let mut schema = self.schema.clone();
+        if let Some(columns) = columns {
+            let mask = ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied());
+            builder = builder.with_projection(mask);
+            schema = Arc::new(schema.project(columns)?);
+        }
         let declared = move |batch| read_with(batch, &schema);
         Ok(builder.build()?.map_err(ArchiveError::from).map(move |batch| declared(batch?)).boxed())
+    }
+}
+
+impl Source {
+    /// All rows, in blocks of so many. `lists` is the column that values are in, where these are lists.
+    pub async fn blocks(
+        &self,
+        lists: Option<usize>,
+        rows: usize,
+    ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        let size = rows.min(READ_ROWS);
+        let found = lists.and_then(|column| Some((column, ListColumn::new(self, column)?)));
+        let Some((column, lists)) = found else {
+            let batches = self.batches(None, 0, None, size).await?;
+            return Ok(in_blocks(batches, self.schema.clone(), rows).boxed());
+        };
+        let others: Vec<usize> = (0..self.schema.fields().len()).filter(|other| *other != column).collect();
+        let batches = self.batches_of(Some(&others), None, 0, None, size).await?;
+        let others = in_blocks(batches, Arc::new(self.schema.project(&others)?), rows).boxed();
+        let state = (others, lists, self.clone(), 0);
+        let blocks =
+            futures::stream::try_unfold(state, move |(mut others, mut lists, source, done)| async move {
+                let Some(block) = others.try_next().await? else { return Ok::<_, ArchiveError>(None) };
+                let count = block.num_rows();
+                if let Some(values) = lists.read(count).await? {
+                    let mut columns = block.columns().to_vec();
+                    columns.insert(column, conform(values, source.schema.field(column))?);
+                    let block = RecordBatch::try_new(source.schema.clone(), columns)?;
+                    let block = futures::stream::once(std::future::ready(Ok(block))).boxed();
+                    return Ok(Some((block, (others, lists, source, done + count))));
+                }
+                // Arrow's reader does the rest.
+                let rest = source.batches(None, done, None, size).await?;
+                let rest = in_blocks(rest, source.schema.clone(), rows).boxed();
+                others = futures::stream::empty().boxed();
+                Ok(Some((rest, (others, lists, source, done))))
+            });
+        Ok(blocks.try_flatten().boxed())
     }
 }
 

@@ -29,7 +29,7 @@ use super::placed::{block_rows, place_rows};
 use super::prepare::{self, Request};
 use super::quantiser::Bound;
 use super::site::{Site, Spot};
-use super::source::{READ_ROWS, Source, in_blocks, read_ahead};
+use super::source::{Source, read_ahead};
 use super::{ArchiveError, Result};
 
 /// The part of a job that turns files into data files.
@@ -318,9 +318,9 @@ impl Work<'_> {
         let mut writer: Option<DataFileWriter> = None;
         let new_writer =
             |first: Option<&RecordBatch>| DataFileWriter::new(table, &settings, source.identity(), first);
-        let batches = source.batches(None, 0, None, rows.min(READ_ROWS)).await?;
+        let lists = matches!(table.layout, Layout::List { .. }).then_some(table.values[0]);
         let threads = self.job.threads.max(1);
-        let blocks = read_ahead(in_blocks(batches, source.schema.clone(), rows));
+        let blocks = read_ahead(source.blocks(lists, rows).await?);
         let coded = blocks.map(|block| {
             let (table, settings) = (table.clone(), settings.clone());
             async move {

@@ -60,7 +60,10 @@ fn lists_of_other_lengths_are_told_by_estimate_too() {
     let query = "SELECT value AS i, CASE WHEN value = 700 THEN [1.0, 2.0] ELSE [sin(value / 40.0), 2.0, 3.0] END AS v \
                  FROM generate_series(0, 1499) ORDER BY value";
     assert!(run(&["sql", "-c", &format!("COPY ({query}) TO '{table}'")]).status.success());
-    for command in [&["estimate", table.as_str()][..], &["compress", &table, "-o", &folder.path("a")]] {
+    for command in [
+        &["estimate", table.as_str()][..],
+        &["compress", &table, "-o", &folder.path("a"), "--max-error", "0.1"],
+    ] {
         let error = fails(command);
         assert!(error.contains("a list of 2 values where others have 3"), "{command:?}: {error}");
     }
@@ -73,8 +76,8 @@ fn a_file_that_cannot_be_read_does_not_stop_the_others() {
     folder.smooth("tables/a.parquet", "20.0");
     let broken = folder.smooth("tables/b.parquet", "21.0");
     let mut bytes = std::fs::read(&broken).expect("a table");
-    let middle = bytes.len() / 2;
-    bytes[middle..middle + 64].fill(0xA5);
+    // The header of the first page.
+    bytes[4..40].fill(0xFF);
     std::fs::write(&broken, bytes).expect("written");
     let archive = folder.path("archive");
     let error = fails(&["compress", &folder.path("tables"), "-o", &archive, "--max-error", "0.5"]);

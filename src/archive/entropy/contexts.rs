@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use super::integer::Integer;
 use super::rans::{Share, Slots, Table};
 use super::symbols::SYMBOLS;
 use crate::archive::Result;
@@ -41,6 +42,12 @@ pub(super) fn level_of_size(value: u32) -> u32 {
     (((value as i32 + 1) as f32).to_bits() >> 22) - OF_ONE
 }
 
+/// What is left of a forecast, as far as it makes a difference to its neighbour's lean.
+#[inline(always)]
+pub(super) fn limited_lean(residual: impl Integer) -> i32 {
+    residual.limited(4)
+}
+
 /// How much the row has deviated so far, from its mean size in 256ths.
 #[inline(always)]
 pub(super) fn row_level(mean: u32) -> u32 {
@@ -50,7 +57,13 @@ pub(super) fn row_level(mean: u32) -> u32 {
 /// The mean once another size is known.
 #[inline(always)]
 pub(super) fn mean(mean: u32, size: u32) -> u32 {
-    (15 * mean + (size.min(0xFFF) << 8)) >> 4
+    mean_of_small(mean, size.min(0xFFF))
+}
+
+/// The same of a size that is small.
+#[inline(always)]
+pub(super) fn mean_of_small(mean: u32, size: u32) -> u32 {
+    (15 * mean + (size << 8)) >> 4
 }
 
 /// How much a column deviated lately: sizes of its last residuals, of one a period ago, and their mean in 256ths.
@@ -73,7 +86,7 @@ pub(super) fn context(deviation: u32, column: u32, mean: u32) -> usize {
 }
 
 /// Deviations from here on have the highest level.
-const HIGHEST: u32 = 47;
+pub(super) const HIGHEST: u32 = 47;
 const LEVELS: [u8; HIGHEST as usize + 1] = {
     let mut levels = [0; HIGHEST as usize + 1];
     let mut value = 0;
@@ -82,6 +95,21 @@ const LEVELS: [u8; HIGHEST as usize + 1] = {
         value += 1;
     }
     levels
+};
+
+/// What a column's level adds to a context.
+pub(super) const OF_COLUMN: u32 = ROW * 2;
+
+/// What deviations add to a context, beyond the highest that makes a difference, too.
+pub(super) const LEVEL_CONTEXTS: [u16; 256] = {
+    let mut contexts = [0; 256];
+    let mut value = 0;
+    while value < contexts.len() {
+        let level = LEVELS[if value < HIGHEST as usize { value } else { HIGHEST as usize }];
+        contexts[value] = level as u16 * (COLUMNS * OF_COLUMN) as u16;
+        value += 1;
+    }
+    contexts
 };
 
 /// A table for every context.

@@ -1,92 +1,75 @@
 //! The walk of `matrix` where all integers are known: what forecasts leave, and so the contexts, can be had for a row at
 //! a time, which processors do several of at once. It must come to the same as the walk that decodes.
+//!
+//! Everything is in the order in which it is coded, `TOGETHER` lanes taking turns.
 
 use super::contexts::{self, COLUMNS, NEIGHBOURS, ROW};
 use super::integer::Integer;
 use super::lanes::Lanes;
 use super::plan::Plan;
-use super::rans::LANES;
-
-/// Zeros in front of every lane, as if there were sensors.
-pub(super) const BEFORE: usize = 2;
-
-/// A row with zeros in front of its lanes, which are there already.
-#[inline(always)]
-fn spread(lanes: &Lanes, row: &[i32], target: &mut [i32]) {
-    for (lane, columns) in lanes.columns().enumerate() {
-        let start = columns.start + (lane + 1) * BEFORE;
-        target[start..start + columns.len()].copy_from_slice(&row[columns]);
-    }
-}
 
 /// Calls `code` with the contexts of every row, and what forecasts leave of its integers.
 #[inline(always)]
-pub(super) fn walk(values: &[i32], plan: &Plan, lanes: &Lanes, mut code: impl FnMut(&[u32], &[i32])) {
+pub(super) fn walk<const TOGETHER: usize>(
+    values: &[i32],
+    plan: &Plan,
+    lanes: &Lanes,
+    mut code: impl FnMut(&[u32], &[i32]),
+) {
     let columns = plan.columns.len();
     if columns == 0 {
         return;
     }
-    let width = columns + LANES * BEFORE;
     let of_columns = |value: &dyn Fn(usize) -> i32| {
-        let mut spread_out = vec![0; width];
-        spread(lanes, &(0..columns).map(value).collect::<Vec<i32>>(), &mut spread_out);
-        spread_out
+        let mut ordered = vec![0; columns];
+        lanes.in_order(&(0..columns).map(value).collect::<Vec<i32>>(), &mut ordered);
+        ordered
     };
     let levels = of_columns(&|column| i32::from(plan.columns[column].1));
     let of_last = of_columns(&|column| i32::from(plan.shares[column].0));
     let of_ago = of_columns(&|column| i32::from(plan.shares[column].1));
-    let blank = vec![0u32; width];
-    let (mut sizes, mut last_sizes, mut sizes_before) = (blank.clone(), blank.clone(), blank.clone());
-    let mut of_period = vec![0u32; plan.period * width];
-    let mut residuals = vec![0i32; width];
-    let (mut leans, mut deviations) = (vec![0i32; width], vec![0u32; width]);
-    let (mut contexts, mut sided) = (vec![0u32; width], vec![0i32; width]);
-    let zeros = vec![0i32; width];
-    let (mut means, mut column_means) = ([0u32; LANES], vec![0u32; width]);
+    // Zeros in front of every lane, as if there were two sensors.
+    let before = 2 * TOGETHER;
+    let (mut sizes, mut residuals) = (vec![0u32; before + columns], vec![0i32; before + columns]);
+    let (mut last_sizes, mut sizes_before) = (vec![0u32; columns], vec![0u32; columns]);
+    let mut of_period = vec![0u32; plan.period * columns];
+    let (mut leans, mut deviations) = (vec![0i32; columns], vec![0u32; columns]);
+    let (mut contexts, mut sided) = (vec![0u32; columns], vec![0i32; columns]);
+    let (mut means, mut column_means) = ([0u32; TOGETHER], vec![0u32; columns]);
+    let zeros = vec![0i32; columns];
     let (mut integers, mut last, mut ago) = (zeros.clone(), zeros.clone(), zeros);
     for (row, of_row) in values.chunks_exact(columns).enumerate() {
         // What was this row is the last one now.
         std::mem::swap(&mut integers, &mut last);
-        spread(lanes, of_row, &mut integers);
+        lanes.in_order(of_row, &mut integers);
         if let Some(row_ago) = row.checked_sub(plan.period).filter(|_| plan.period > 0) {
-            spread(lanes, &values[row_ago * columns..][..columns], &mut ago);
+            lanes.in_order(&values[row_ago * columns..][..columns], &mut ago);
         }
         let sizes_ago = if plan.period > 0 {
-            &of_period[row % plan.period * width..][..width]
+            &of_period[row % plan.period * columns..][..columns]
         } else {
             &sizes_before[..]
         };
         column_deviations(&last_sizes, &sizes_before, sizes_ago, &mut column_means, &mut deviations);
-        let shares = (&of_last[..], &of_ago[..]);
         forecasts_leave(
             &integers,
             (&last, &ago),
-            shares,
+            (&of_last, &of_ago),
             plan.period > 0,
-            &mut residuals,
-            &mut sizes,
+            &mut residuals[before..],
+            &mut sizes[before..],
             &mut leans,
         );
-        let of_rows = (&leans[BEFORE..], &deviations[BEFORE..], &levels[BEFORE..]);
-        even_contexts(&residuals, &sizes, of_rows, &mut contexts, &mut sided);
-        {
-            let (contexts, sizes) = (&mut contexts[..width], &sizes[..width]);
-            lanes.in_turns(
-                #[inline(always)]
-                |lane, column| {
-                    let i = column + lane * BEFORE;
-                    contexts[i] += 2 * contexts::row_level(means[lane]);
-                    means[lane] = contexts::mean(means[lane], sizes[i + BEFORE]);
-                },
-            );
-        }
+        let of_columns = (&leans[..], &deviations[..], &levels[..]);
+        even_contexts::<TOGETHER>(&residuals, &sizes, of_columns, &mut contexts, &mut sided);
+        row_levels(&sizes[before..], &mut means, &mut contexts);
         code(&contexts, &sided);
         if plan.period > 0 {
-            of_period[row % plan.period * width..][..width].copy_from_slice(&sizes);
+            of_period[row % plan.period * columns..][..columns].copy_from_slice(&sizes[before..]);
         }
         // The oldest row's memory is the next one's.
         std::mem::swap(&mut sizes_before, &mut last_sizes);
-        std::mem::swap(&mut last_sizes, &mut sizes);
+        last_sizes.copy_from_slice(&sizes[before..]);
     }
 }
 
@@ -134,25 +117,39 @@ fn forecasts_leave(
     }
 }
 
-/// Contexts without the row's level, and residuals with their sign relative to the lean. Those of the first column
-/// come first; what precedes a lane is among them, and means nothing.
+/// Contexts without the row's level, and residuals with their sign relative to the lean.
 #[inline(always)]
-fn even_contexts(
+fn even_contexts<const TOGETHER: usize>(
     residuals: &[i32],
     sizes: &[u32],
     (leans, deviations, levels): (&[i32], &[u32], &[i32]),
     contexts: &mut [u32],
     sided: &mut [i32],
 ) {
-    let width = residuals.len() - BEFORE;
-    let (two_left, left) = (&sizes[..width], &sizes[1..][..width]);
-    let (left_residuals, residuals) = (&residuals[1..][..width], &residuals[BEFORE..][..width]);
+    let width = contexts.len();
+    let (two_left, left) = (&sizes[..width], &sizes[TOGETHER..][..width]);
+    let (left_residuals, residuals) = (&residuals[TOGETHER..][..width], &residuals[2 * TOGETHER..][..width]);
     let (leans, deviations, levels) = (&leans[..width], &deviations[..width], &levels[..width]);
-    let (contexts, sided) = (&mut contexts[..width], &mut sided[..width]);
+    let sided = &mut sided[..width];
     for i in 0..width {
         let neighbours = contexts::level_of_size(deviations[i] + left[i] + two_left[i]).min(NEIGHBOURS - 1);
-        let lean = leans[i] + left_residuals[i].limited(4);
+        let lean = leans[i] + contexts::limited_lean(left_residuals[i]);
         contexts[i] = (neighbours * COLUMNS + levels[i] as u32) * ROW * 2 + u32::from(lean != 0);
         sided[i] = residuals[i].turned(lean < 0);
     }
+}
+
+/// Adds the row's level to the contexts.
+#[inline(always)]
+fn row_levels<const TOGETHER: usize>(sizes: &[u32], means: &mut [u32; TOGETHER], contexts: &mut [u32]) {
+    let mut step = |sizes: &[u32], contexts: &mut [u32]| {
+        for ((mean, size), context) in means.iter_mut().zip(sizes).zip(contexts) {
+            *context += 2 * contexts::row_level(*mean);
+            *mean = contexts::mean(*mean, *size);
+        }
+    };
+    let (sizes, rest_sizes) = sizes.as_chunks::<TOGETHER>();
+    let (contexts, rest) = contexts.as_chunks_mut::<TOGETHER>();
+    sizes.iter().zip(contexts).for_each(|(sizes, contexts)| step(sizes, contexts));
+    step(rest_sizes, rest);
 }

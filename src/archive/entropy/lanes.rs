@@ -1,11 +1,9 @@
 //! The order in which a row's columns are coded.
 
-use std::ops::Range;
-
 use super::rans::LANES;
 
 /// Fewer columns are not divided.
-const FEWEST: usize = 32;
+pub(super) const FEWEST: usize = 32;
 
 /// Columns divided into runs, one for each lane, which take turns: what is next in one does not depend on what
 /// comes out of another.
@@ -23,8 +21,50 @@ impl Lanes {
         Self { starts: std::array::from_fn(|lane| (lane * whole + lane.min(rest)).min(columns)) }
     }
 
-    pub fn columns(&self) -> impl Iterator<Item = Range<usize>> {
-        (0..LANES).map(|lane| self.starts[lane]..self.starts[lane + 1])
+    /// How many lanes take turns.
+    pub fn together(&self) -> usize {
+        if self.starts[1] < self.starts[LANES] { LANES } else { 1 }
+    }
+
+    /// A row in the order in which it is coded: what is to the left of a column is then as many places before as lanes
+    /// take turns.
+    #[inline(always)]
+    pub fn in_order<T: Copy>(&self, row: &[T], ordered: &mut [T]) {
+        let (starts, steps) = (&self.starts, self.steps());
+        if steps == 0 {
+            return ordered.copy_from_slice(row);
+        }
+        let (turns, rest) = ordered.as_chunks_mut::<LANES>();
+        let lane = |lane: usize| &row[starts[lane]..][..steps];
+        let (a, b, c, d) = (lane(0), lane(1), lane(2), lane(3));
+        let turns = &mut turns[..steps];
+        for i in 0..steps {
+            turns[i] = [a[i], b[i], c[i], d[i]];
+        }
+        rest.iter_mut().enumerate().for_each(|(lane, value)| *value = row[starts[lane] + steps]);
+    }
+
+    /// The opposite of `in_order`.
+    #[inline(always)]
+    pub fn in_columns<T: Copy>(&self, ordered: &[T], row: &mut [T]) {
+        let (starts, steps) = (&self.starts, self.steps());
+        if steps == 0 {
+            return row.copy_from_slice(ordered);
+        }
+        let (turns, rest) = ordered.as_chunks::<LANES>();
+        let turns = &turns[..steps];
+        for (lane, start) in starts[..LANES].iter().enumerate() {
+            let columns = &mut row[*start..][..steps];
+            for i in 0..steps {
+                columns[i] = turns[i][lane];
+            }
+        }
+        rest.iter().enumerate().for_each(|(lane, value)| row[starts[lane] + steps] = *value);
+    }
+
+    /// Steps that all lanes take.
+    fn steps(&self) -> usize {
+        self.starts[LANES] - self.starts[LANES - 1]
     }
 
     /// Calls `each` with a lane and a column.

@@ -12,8 +12,9 @@ use super::known;
 use super::lanes::Lanes;
 use super::noted::Noted;
 use super::plan::Plan;
-use super::rans::{Decoder, LANES, Slots};
+use super::rans::{Decoder, LANES, Slot, Slots};
 use super::symbols;
+use super::whole;
 use crate::archive::Result;
 use crate::archive::bytes::{Reader, write_varint};
 use crate::math::vectorised;
@@ -52,7 +53,10 @@ pub(in crate::archive) fn encode(
     write_varint(bytes, 2 * plan.period as u64 + u64::from(is_wide));
     bytes.extend(plan.columns.iter().map(|(forecast, level)| forecast << 4 | level));
     tables.write(bytes);
-    noted.write(&tables, bytes);
+    vectorised(
+        #[inline(always)]
+        || noted.write(&tables, bytes),
+    );
 }
 
 impl Noted {
@@ -60,13 +64,23 @@ impl Noted {
     #[inline(always)]
     fn note_known(&mut self, values: &[i32], plan: &Plan) {
         let lanes = Lanes::new(plan.columns.len());
-        known::walk(
-            values,
-            plan,
-            &lanes,
-            #[inline(always)]
-            |contexts, residuals| self.note_row(&lanes, plan.columns.len(), contexts, residuals),
-        );
+        // Constants, so that loops are made for them.
+        match lanes.together() {
+            1 => known::walk::<1>(
+                values,
+                plan,
+                &lanes,
+                #[inline(always)]
+                |contexts, residuals| self.note_row::<1>(contexts, residuals),
+            ),
+            _ => known::walk::<LANES>(
+                values,
+                plan,
+                &lanes,
+                #[inline(always)]
+                |contexts, residuals| self.note_row::<LANES>(contexts, residuals),
+            ),
+        }
     }
 
     #[inline(always)]
@@ -120,34 +134,48 @@ impl Source<'_> {
     #[inline(always)]
     fn read_all<T: Integer>(mut self, count: usize, coded: Option<&[bool]>, plan: &Plan) -> Vec<T> {
         let mut values = vec![T::default(); count];
-        // Where all are there, nothing asks for each of them whether it is.
-        match coded {
-            None => walk(
+        let Some(coded) = coded else {
+            let lanes = Lanes::new(plan.columns.len());
+            whole::walk(
                 &mut values,
-                None,
                 plan,
+                &lanes,
                 #[inline(always)]
-                |lane, context, _| T::of(self.next(lane, context)),
-            ),
-            some => walk(
-                &mut values,
-                some,
-                plan,
-                #[inline(always)]
-                |lane, context, _| T::of(self.next(lane, context)),
-            ),
-        }
+                |lane, context| self.next_symbol(lane, context),
+            );
+            return values;
+        };
+        walk(
+            &mut values,
+            Some(coded),
+            plan,
+            #[inline(always)]
+            |lane, context, _| T::of(self.next(lane, context)),
+        );
         values
+    }
+
+    /// The next symbol, and what it stands for where it has plain bits.
+    #[inline(always)]
+    fn next_symbol(&mut self, lane: usize, context: usize) -> (Slot, Option<i64>) {
+        let found = self.decoder.symbol(lane, self.slots[context]);
+        let with_bits = symbols::has_bits(found.symbol).then(
+            #[inline(always)]
+            || {
+                symbols::join(
+                    found.symbol,
+                    #[inline(always)]
+                    |bits| self.decoder.bits(lane, bits),
+                )
+            },
+        );
+        (found, with_bits)
     }
 
     #[inline(always)]
     fn next(&mut self, lane: usize, context: usize) -> i64 {
-        let symbol = self.decoder.symbol(lane, self.slots[context]);
-        symbols::join(
-            symbol,
-            #[inline(always)]
-            |bits| self.decoder.bits(lane, bits),
-        )
+        let (found, with_bits) = self.next_symbol(lane, context);
+        with_bits.unwrap_or(found.value.into())
     }
 }
 
@@ -277,7 +305,7 @@ fn walk<T: Integer>(
                 let lane = &mut lanes[l];
                 let deviation = deviations[i] + lane.left + lane.two_left;
                 let context = contexts::context(deviation, u32::from(levels[i]), lane.mean);
-                let lean = leans[i] + lane.left_value.limited(4);
+                let lean = leans[i] + contexts::limited_lean(lane.left_value);
                 let left = now[i].minus(foretold[i]).turned(lean < 0);
                 let residual = code(l, context + usize::from(lean != 0), left).turned(lean < 0);
                 now[i] = residual.plus(foretold[i]);
@@ -353,12 +381,17 @@ mod tests {
             let mut small: Vec<i32> = values.iter().map(|value| *value as i32).collect();
             let (mut written, mut read, mut read_small) = (Vec::new(), Vec::new(), Vec::new());
             let lanes = Lanes::new(columns);
-            known::walk(&small, &plan, &lanes, |contexts, residuals| {
-                lanes.in_turns(|lane, column| {
-                    let i = column + lane * known::BEFORE;
-                    written.push((lane, contexts[i] as usize, i64::from(residuals[i])));
-                });
-            });
+            let together = lanes.together();
+            let note = |contexts: &[u32], residuals: &[i32]| {
+                let noted = contexts.iter().zip(residuals).enumerate();
+                written.extend(noted.map(|(i, (context, residual))| {
+                    (i % together, *context as usize, i64::from(*residual))
+                }));
+            };
+            match together {
+                1 => known::walk::<1>(&small, &plan, &lanes, note),
+                _ => known::walk::<LANES>(&small, &plan, &lanes, note),
+            }
             walk(&mut values, None, &plan, |lane, context, residual| {
                 read.push((lane, context, residual));
                 residual

@@ -12,6 +12,7 @@ mod noted;
 mod plan;
 mod rans;
 mod symbols;
+mod whole;
 
 pub(super) use integer::Integer;
 pub(super) use integers::Integers;

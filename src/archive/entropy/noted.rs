@@ -1,9 +1,8 @@
 //! Symbols that wait to be written: contexts cannot be merged before all of them are known.
 
 use super::contexts::{CONTEXTS, Counts, Tables};
-use super::known;
-use super::lanes::Lanes;
-use super::rans::{Encoder, LANES};
+use super::lanes;
+use super::rans::{Encoder, LANES, Share};
 use super::symbols::{self, SYMBOLS};
 
 /// What is to be written.
@@ -11,6 +10,10 @@ pub(super) struct Noted {
     /// Context, lane and symbol.
     symbols: Vec<u32>,
     plain: Vec<(u64, u32)>,
+    /// Symbols in a row, if all rows have as many; else 0.
+    whole_rows: usize,
+    /// One of them, used again.
+    row: Vec<u32>,
     /// By context, symbol and lane: what counts a symbol need not wait for what counted the one before. Lanes are side by
     /// side, since a processor also takes addresses for the same that are some times 4096 apart, as tables of their own
     /// would be.
@@ -20,44 +23,44 @@ pub(super) struct Noted {
 impl Noted {
     pub fn new(count: usize) -> Self {
         let counts = vec![[[0; LANES]; SYMBOLS]; CONTEXTS];
-        Self { symbols: Vec::with_capacity(count), plain: Vec::new(), counts }
+        Self { symbols: Vec::with_capacity(count), plain: Vec::new(), whole_rows: 0, row: Vec::new(), counts }
     }
 
     /// Notes one integer.
     #[inline(always)]
     pub fn note(&mut self, lane: usize, context: usize, residual: i64) {
-        let symbol = self.count(lane, context as u32, residual);
-        self.symbols.push(symbol);
-    }
-
-    /// Counts one integer, and gives what stands for it.
-    #[inline(always)]
-    fn count(&mut self, lane: usize, context: u32, residual: i64) -> u32 {
         let (symbol, bits, rest) = symbols::split(residual);
         if bits > 0 {
             self.plain.push((rest, bits));
         }
-        self.counts[context as usize][usize::from(symbol)][lane] += 1;
-        context << 16 | (lane as u32) << 8 | u32::from(symbol)
+        self.counts[context][usize::from(symbol)][lane] += 1;
+        self.symbols.push((context as u32) << 16 | (lane as u32) << 8 | u32::from(symbol));
     }
 
-    /// Notes a row of integers that are all there.
+    /// Notes a row of integers that are all there, in the order in which they are coded.
     #[inline(always)]
-    pub fn note_row(&mut self, lanes: &Lanes, columns: usize, contexts: &[u32], residuals: &[i32]) {
-        let done = self.symbols.len();
-        self.symbols.resize(done + columns, 0);
-        let mut symbols = std::mem::take(&mut self.symbols);
-        let row = &mut symbols[done..];
-        let mut next = 0;
-        lanes.in_turns(
-            #[inline(always)]
-            |lane, column| {
-                let i = column + lane * known::BEFORE;
-                row[next] = self.count(lane, contexts[i], i64::from(residuals[i]));
-                next += 1;
-            },
-        );
-        self.symbols = symbols;
+    pub fn note_row<const TOGETHER: usize>(&mut self, contexts: &[u32], residuals: &[i32]) {
+        let columns = contexts.len();
+        self.whole_rows = columns;
+        self.row.resize(columns, 0);
+        let (row, residuals) = (&mut self.row[..columns], &residuals[..columns]);
+        let mut largest = 0;
+        for i in 0..columns {
+            let folded = symbols::folded(residuals[i]);
+            largest = largest.max(folded);
+            row[i] = contexts[i] << 16 | ((i % TOGETHER) as u32) << 8 | folded & 0xFF;
+        }
+        if !symbols::is_direct(largest) {
+            for i in 0..columns {
+                self.note(i % TOGETHER, contexts[i] as usize, residuals[i].into());
+            }
+            return;
+        }
+        for noted in &*row {
+            let (context, lane, symbol) = (noted >> 16, (noted >> 8) as usize % LANES, *noted as u8);
+            self.counts[context as usize][usize::from(symbol)][lane] += 1;
+        }
+        self.symbols.extend_from_slice(row);
     }
 
     pub fn tables(&self) -> Tables {
@@ -66,18 +69,52 @@ impl Noted {
         Tables::from_counts(&sums)
     }
 
-    pub fn write(mut self, tables: &Tables, bytes: &mut Vec<u8>) {
+    #[inline(always)]
+    pub fn write(self, tables: &Tables, bytes: &mut Vec<u8>) {
         let (shares, of_context) = tables.shares();
-        let mut encoder = Encoder::new(self.symbols.len());
-        for noted in self.symbols.iter().rev() {
-            let (context, lane, symbol) = (noted >> 16, (noted >> 8) as usize % LANES, *noted as u8);
-            if symbols::has_bits(symbol)
-                && let Some((rest, bits)) = self.plain.pop()
-            {
-                encoder.bits(lane, rest, bits);
+        let Self { symbols, plain, whole_rows, .. } = self;
+        let mut writer = Writer { encoder: Encoder::new(symbols.len()), plain, shares, of_context };
+        if whole_rows >= lanes::FEWEST {
+            // Here it is known which lane's turn it is.
+            for row in symbols.chunks_exact(whole_rows).rev() {
+                let (turns, rest) = row.as_chunks::<LANES>();
+                for (lane, noted) in rest.iter().enumerate().rev() {
+                    writer.symbol(lane, *noted);
+                }
+                for turn in turns.iter().rev() {
+                    writer.symbol(3, turn[3]);
+                    writer.symbol(2, turn[2]);
+                    writer.symbol(1, turn[1]);
+                    writer.symbol(0, turn[0]);
+                }
             }
-            encoder.symbol(lane, &shares[usize::from(of_context[context as usize])][usize::from(symbol)]);
+        } else {
+            for noted in symbols.iter().rev() {
+                writer.symbol((noted >> 8) as usize % LANES, *noted);
+            }
         }
-        encoder.finish(bytes);
+        writer.encoder.finish(bytes);
+    }
+}
+
+/// Writes symbols, the last one first.
+struct Writer<'a> {
+    encoder: Encoder,
+    plain: Vec<(u64, u32)>,
+    shares: Vec<[Share; SYMBOLS]>,
+    of_context: &'a [u8],
+}
+
+impl Writer<'_> {
+    #[inline(always)]
+    fn symbol(&mut self, lane: usize, noted: u32) {
+        let (context, symbol) = (noted >> 16, noted as u8);
+        if symbols::has_bits(symbol)
+            && let Some((rest, bits)) = self.plain.pop()
+        {
+            self.encoder.bits(lane, rest, bits);
+        }
+        let table = self.of_context[context as usize];
+        self.encoder.symbol(lane, &self.shares[usize::from(table)][usize::from(symbol)]);
     }
 }

@@ -5,7 +5,8 @@
 //! starts from the last symbol. There are several numbers that take turns, and one row of words that all of
 //! them are put out to: what one does need not wait for another.
 
-use super::symbols::SYMBOLS;
+use super::contexts::limited_lean;
+use super::symbols::{SYMBOLS, has_bits, join};
 use crate::archive::bytes::{Reader, write_part, write_varint};
 use crate::archive::{ArchiveError, Result};
 
@@ -98,7 +99,16 @@ impl Table {
     pub fn slots(&self) -> Slots {
         let of_symbol = |symbol: usize| {
             let (start, end) = (self.starts[symbol], self.starts[symbol + 1]);
-            Slot { start: start as u16, frequency: (end - start) as u16, symbol: symbol as u16 }
+            let symbol = symbol as u8;
+            let value = if has_bits(symbol) { 0 } else { join(symbol, |_| 0) as i8 };
+            Slot {
+                start: start as u16,
+                frequency: (end - start) as u16,
+                symbol,
+                value,
+                size: value.unsigned_abs(),
+                limited: limited_lean(i32::from(value)) as i8,
+            }
         };
         let mut symbol = 0;
         let first = std::array::from_fn(|part| {
@@ -133,10 +143,15 @@ impl Share {
 
 /// A symbol and its share of `0..ONE`: all that decoding takes of it, found at once.
 #[derive(Debug, Clone, Copy)]
-struct Slot {
+pub(super) struct Slot {
     start: u16,
     frequency: u16,
-    symbol: u16,
+    pub symbol: u8,
+    /// Of symbols without plain bits: what they stand for, its magnitude, and how far it makes a difference to its
+    /// neighbour's sign.
+    pub value: i8,
+    pub size: u8,
+    pub limited: i8,
 }
 
 /// Where to look for the symbol of a place in `0..ONE`.
@@ -207,12 +222,12 @@ impl Encoder {
 #[derive(Debug)]
 pub(super) struct Decoder<'a> {
     states: [u32; LANES],
-    words: std::slice::ChunksExact<'a, u8>,
+    words: std::slice::Iter<'a, [u8; 2]>,
 }
 
 impl<'a> Decoder<'a> {
     pub fn new(reader: &mut Reader<'a>) -> Result<Self> {
-        let mut decoder = Self { states: [0; LANES], words: reader.part()?.chunks_exact(2) };
+        let mut decoder = Self { states: [0; LANES], words: reader.part()?.as_chunks().0.iter() };
         for lane in 0..LANES {
             decoder.states[lane] = decoder.word() << 16;
             decoder.states[lane] |= decoder.word();
@@ -222,7 +237,7 @@ impl<'a> Decoder<'a> {
 
     #[inline(always)]
     fn word(&mut self) -> u32 {
-        self.words.next().map_or(0, |word| u32::from(u16::from_le_bytes([word[0], word[1]])))
+        self.words.next().map_or(0, |word| u32::from(u16::from_le_bytes(*word)))
     }
 
     #[inline(always)]
@@ -232,7 +247,7 @@ impl<'a> Decoder<'a> {
 
     /// The next symbol.
     #[inline(always)]
-    pub fn symbol(&mut self, lane: usize, slots: &Slots) -> u8 {
+    pub fn symbol(&mut self, lane: usize, slots: &Slots) -> Slot {
         let state = self.states[lane];
         let slot = state & (ONE - 1);
         let mut found = slots.first[(slot >> Slots::SHIFT) as usize];
@@ -242,7 +257,7 @@ impl<'a> Decoder<'a> {
         }
         let (start, frequency) = (u32::from(found.start), u32::from(found.frequency));
         self.refill(lane, frequency.wrapping_mul(state >> BITS).wrapping_add(slot - start));
-        found.symbol as u8
+        found
     }
 
     /// Some bits as they are.

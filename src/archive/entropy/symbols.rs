@@ -26,6 +26,18 @@ pub(super) fn split(value: i64) -> (u8, u32, u64) {
     (symbol as u8, top - 1, shifted & ((1 << (top - 1)) - 1))
 }
 
+/// A small integer folded.
+#[inline(always)]
+pub(super) fn folded(value: i32) -> u32 {
+    ((value << 1) ^ (value >> 31)) as u32
+}
+
+/// Whether a folded integer is a symbol of its own.
+#[inline(always)]
+pub(super) fn is_direct(folded: u32) -> bool {
+    u64::from(folded) < DIRECT
+}
+
 /// Whether a symbol has plain bits.
 #[inline(always)]
 pub(super) fn has_bits(symbol: u8) -> bool {

@@ -1,0 +1,261 @@
+//! A column of lists of doubles, read without Arrow's reader: that goes through the levels of lists one by one and makes
+//! bitmaps of them, which takes longer than to decode the values, and nobody asks for them where no list and no value is
+//! missing.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float64Array, ListArray};
+use arrow::buffer::{OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{DataType, FieldRef};
+use bytes::{Buf, Bytes};
+use object_store::ObjectStoreExt;
+use parquet::basic::Type;
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
+use parquet::data_type::DoubleType;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaData;
+use parquet::file::reader::{ChunkReader, Length};
+use parquet::file::serialized_reader::SerializedPageReader;
+
+use super::Result;
+use super::cells::all;
+use super::compress::Input;
+use super::source::Source;
+use crate::math::vectorised;
+
+/// Rows whose levels are looked at at a time: these should stay in a processor's cache.
+const STRIP: usize = 128;
+
+/// Reads a column from the first row on.
+pub(super) struct ListColumn {
+    input: Input,
+    metadata: Arc<ParquetMetaData>,
+    /// The column's place among the file's leaves.
+    leaf: usize,
+    item: FieldRef,
+    next_group: usize,
+    reader: Option<ColumnReaderImpl<DoubleType>>,
+    definitions: Vec<i16>,
+    repetitions: Vec<i16>,
+}
+
+impl ListColumn {
+    /// A column of a file, if it is one of lists of doubles and none of them is known to be missing.
+    pub fn new(source: &Source, column: usize) -> Option<Self> {
+        let field = source.schema.field(column);
+        let DataType::List(item) = field.data_type() else { return None };
+        let leaves = source.metadata.file_metadata().schema_descr();
+        let is_part = |leaf: &usize| leaves.column(*leaf).path().parts().first() == Some(field.name());
+        let mut parts = (0..leaves.num_columns()).filter(is_part);
+        let (Some(leaf), None) = (parts.next(), parts.next()) else { return None };
+        let described = leaves.column(leaf);
+        let is_whole = source.metadata.row_groups().iter().all(|group| {
+            let statistics = group.column(leaf).statistics();
+            statistics.and_then(|statistics| statistics.null_count_opt()).unwrap_or(0) == 0
+        });
+        let fits = *item.data_type() == DataType::Float64
+            && described.physical_type() == Type::DOUBLE
+            && described.max_rep_level() == 1;
+        (fits && is_whole).then(|| Self {
+            input: source.input.clone(),
+            metadata: source.metadata.clone(),
+            leaf,
+            item: item.clone(),
+            next_group: 0,
+            reader: None,
+            definitions: Vec::new(),
+            repetitions: Vec::new(),
+        })
+    }
+
+    /// The lists of the next rows; `None` if something is missing there after all.
+    pub async fn read(&mut self, rows: usize) -> Result<Option<ArrayRef>> {
+        let largest = self.metadata.file_metadata().schema_descr().column(self.leaf).max_def_level();
+        let mut values = Vec::new();
+        let mut offsets: Vec<i32> = Vec::with_capacity(rows + 1);
+        while offsets.len() < rows {
+            let Some(reader) = &mut self.reader else {
+                match self.next_reader().await? {
+                    Some(reader) => self.reader = Some(reader),
+                    None => return Ok(None),
+                }
+                continue;
+            };
+            self.definitions.clear();
+            self.repetitions.clear();
+            let (levels, first) = ((&mut self.definitions, &mut self.repetitions), values.len());
+            let wanted = STRIP.min(rows - offsets.len());
+            let (read, ..) = reader.read_records(wanted, Some(levels.0), Some(levels.1), &mut values)?;
+            if read == 0 {
+                self.reader = None;
+                continue;
+            }
+            if offsets.is_empty() {
+                // As many more, if lists are of one length.
+                values.reserve_exact((values.len() / read + 1).saturating_mul(rows - read));
+            }
+            let is_whole = vectorised(
+                #[inline(always)]
+                || all(&self.definitions, |level| *level == largest),
+            );
+            let starts = self.repetitions.iter().enumerate().filter(|(_, level)| **level == 0);
+            offsets.extend(starts.map(|(place, _)| (first + place) as i32));
+            if !is_whole || values.len() - first != self.repetitions.len() || values.len() > i32::MAX as usize
+            {
+                return Ok(None);
+            }
+        }
+        offsets.push(values.len() as i32);
+        if offsets.len() != rows + 1 {
+            return Ok(None);
+        }
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+        let values = Arc::new(Float64Array::from(values));
+        Ok(Some(Arc::new(ListArray::try_new(self.item.clone(), offsets, values, None)?)))
+    }
+
+    /// The next row group's part of the column.
+    async fn next_reader(&mut self) -> Result<Option<ColumnReaderImpl<DoubleType>>> {
+        if self.next_group >= self.metadata.num_row_groups() {
+            return Ok(None);
+        }
+        let group = self.metadata.row_group(self.next_group);
+        self.next_group += 1;
+        let chunk = group.column(self.leaf);
+        let (start, length) = chunk.byte_range();
+        let bytes = self.input.store.get_range(&self.input.path, start..start.saturating_add(length)).await?;
+        let rows = group.num_rows().max(0) as usize;
+        let pages = SerializedPageReader::new(Arc::new(Chunk { start, bytes }), chunk, rows, None)?;
+        match get_column_reader(chunk.column_descr_ptr(), Box::new(pages)) {
+            ColumnReader::DoubleColumnReader(reader) => Ok(Some(reader)),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// A part of a file.
+struct Chunk {
+    start: u64,
+    bytes: Bytes,
+}
+
+impl Chunk {
+    fn rest_at(&self, start: u64) -> parquet::errors::Result<Bytes> {
+        let skipped = start.checked_sub(self.start).filter(|skipped| *skipped <= self.bytes.len() as u64);
+        let skipped = skipped.ok_or_else(|| ParquetError::EOF("a page is outside of its column".into()))?;
+        Ok(self.bytes.slice(skipped as usize..))
+    }
+}
+
+impl Length for Chunk {
+    fn len(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+}
+
+impl ChunkReader for Chunk {
+    type T = bytes::buf::Reader<Bytes>;
+
+    fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
+        Ok(self.rest_at(start)?.reader())
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
+        let mut bytes = self.rest_at(start)?;
+        if bytes.len() < length {
+            return Err(ParquetError::EOF("a page ends after its column".into()));
+        }
+        bytes.truncate(length);
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{Array, Int64Array, RecordBatch};
+    use arrow::compute::concat_batches;
+    use arrow::datatypes::{Field, Float64Type, Schema};
+    use futures::TryStreamExt;
+    use object_store::memory::InMemory;
+    use object_store::path::Path;
+    use object_store::{ObjectStore, PutPayload};
+    use parquet::arrow::ArrowWriter;
+    use parquet::file::properties::{EnabledStatistics, WriterProperties};
+
+    type Row = Option<Vec<Option<f64>>>;
+
+    /// A table of lists in row groups of 100 rows and small pages.
+    async fn stored(rows: &[Row], alone: bool) -> (RecordBatch, Source) {
+        let lists: ArrayRef =
+            Arc::new(ListArray::from_iter_primitive::<Float64Type, _, _>(rows.iter().cloned()));
+        let mut fields = vec![Field::new("v", lists.data_type().clone(), true)];
+        let mut columns = vec![lists];
+        if !alone {
+            fields.insert(0, Field::new("t", DataType::Int64, false));
+            columns.insert(0, Arc::new(Int64Array::from_iter_values(0..rows.len() as i64)));
+        }
+        let table = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("a table");
+        let properties = WriterProperties::builder()
+            .set_max_row_group_row_count(Some(100))
+            .set_data_page_row_count_limit(7)
+            .set_write_batch_size(5)
+            // So that only levels tell what is missing.
+            .set_statistics_enabled(EnabledStatistics::None)
+            .build();
+        let mut bytes = Vec::new();
+        let mut writer =
+            ArrowWriter::try_new(&mut bytes, table.schema(), Some(properties)).expect("a writer");
+        writer.write(&table).and_then(|()| writer.close()).expect("a file");
+        let (store, path) = (Arc::new(InMemory::new()), Path::from("t.parquet"));
+        store.put(&path, PutPayload::from(bytes)).await.expect("room");
+        let input = Input { name: "t.parquet".to_string(), store: store as Arc<dyn ObjectStore>, path };
+        (table, Source::open(&input).await.expect("a table"))
+    }
+
+    async fn come_back(rows: &[Row], alone: bool) {
+        let (table, source) = stored(rows, alone).await;
+        for block in [1, 64, 130, 1000] {
+            let column = table.num_columns() - 1;
+            let blocks = source.blocks(Some(column), block).await.expect("blocks");
+            let blocks: Vec<RecordBatch> = blocks.try_collect().await.expect("all of them");
+            let sizes: Vec<usize> = blocks.iter().map(RecordBatch::num_rows).collect();
+            let expected: Vec<usize> =
+                (0..rows.len()).step_by(block).map(|first| block.min(rows.len() - first)).collect();
+            assert_eq!(sizes, expected);
+            assert_eq!(concat_batches(&table.schema(), &blocks).expect("one table"), table);
+        }
+    }
+
+    fn list(row: usize, length: usize) -> Row {
+        Some((0..length).map(|i| Some((row * 31 + i) as f64 / 8.0)).collect())
+    }
+
+    #[tokio::test]
+    async fn lists_come_back_whatever_their_lengths() {
+        let even: Vec<Row> = (0..333).map(|row| list(row, 9)).collect();
+        let ragged: Vec<Row> = (0..333).map(|row| list(row, 1 + row % 4)).collect();
+        for alone in [false, true] {
+            come_back(&even, alone).await;
+            come_back(&ragged, alone).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_missing_is_left_to_arrow() {
+        for missing in [None, Some(vec![]), Some(vec![Some(1.0), None])] {
+            for place in [0, 99, 170, 332] {
+                let mut rows: Vec<Row> = (0..333).map(|row| list(row, 3)).collect();
+                rows[place] = missing.clone();
+                come_back(&rows, false).await;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn other_columns_are_left_to_arrow() {
+        let (_, source) = stored(&[list(0, 3)], false).await;
+        assert!(ListColumn::new(&source, 0).is_none());
+        assert!(ListColumn::new(&source, 1).is_some());
+    }
+}
