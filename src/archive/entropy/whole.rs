@@ -108,7 +108,7 @@ impl Lane {
         let (found, with_bits) = read(lane, context as usize);
         self.two_left = self.left;
         // Most are small, and all that is needed of them is known.
-        let residual = match with_bits {
+        match with_bits {
             None => {
                 self.lean = i32::from(found.limited).turned(lean < 0);
                 self.left = u32::from(found.size);
@@ -122,8 +122,7 @@ impl Lane {
                 self.mean = contexts::mean(self.mean, residual.size());
                 residual
             }
-        };
-        residual
+        }
     }
 }
 
