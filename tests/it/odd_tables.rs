@@ -44,7 +44,7 @@ fn one_outlier_does_not_cost_all_other_values() {
 fn a_bound_that_pays_is_proposed_where_targets_do_not() {
     let folder = Folder::new();
     let table = folder.path("noise.parquet");
-    let noise = vec!["random()"; 20].join(", ");
+    let noise = ["random()"; 20].join(", ");
     let made = format!("COPY (SELECT value AS i, [{noise}] AS v FROM generate_series(1, 1000)) TO '{table}'");
     assert!(run(&["sql", "-c", &made]).status.success());
     let estimate = ["estimate", table.as_str(), "--target-nmae", "0.05", "--max-error", "0.05"];

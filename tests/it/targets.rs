@@ -274,7 +274,7 @@ fn zeros_and_huge_values_are_told_in_words() {
     let folder = Folder::new();
     let table = folder.generated("t.parquet", &["--sensors", "12", "--days", "6", "--seed", "3"]);
     let zeros = folder.path("zeros.parquet");
-    let all = |value: &str| vec![value; 12].join(", ");
+    let all = |value: &str| [value; 12].join(", ");
     let made = format!("COPY (SELECT time, [{}] AS v FROM '{table}') TO '{zeros}'", all("0.0"));
     assert!(run(&["sql", "-c", &made]).status.success());
     let archive = folder.path("archive");
