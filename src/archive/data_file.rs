@@ -20,7 +20,6 @@ use parquet::file::reader::{ChunkReader, Length};
 use super::block;
 use super::cells::Group;
 use super::codebook::Codebook;
-use super::declared::readable_as;
 use super::footer::{Footer, KEY};
 use super::layout::{Placement, Table, column};
 use super::manifest::hash_of;
@@ -149,8 +148,11 @@ impl DataFile {
     }
 
     /// Gives its rows these columns from now on, if it was stored as it was and that is possible.
+    #[cfg(feature = "sql")]
     pub fn read_as(&mut self, schema: &SchemaRef) {
-        if self.coded.is_none() && readable_as(self.metadata.metadata(), &self.schema, schema) {
+        if self.coded.is_none()
+            && super::declared::readable_as(self.metadata.metadata(), &self.schema, schema)
+        {
             self.schema = schema.clone();
         }
     }
