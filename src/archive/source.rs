@@ -153,9 +153,7 @@ impl Source {
         let declared = move |batch| read_with(batch, &schema);
         Ok(builder.build()?.map_err(ArchiveError::from).map(move |batch| declared(batch?)).boxed())
     }
-}
 
-impl Source {
     /// All rows, in blocks of so many. `lists` is the column that values are in, where these are lists.
     pub async fn blocks(
         &self,
