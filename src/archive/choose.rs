@@ -10,16 +10,17 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::candidates::{ATOMS, Candidates, Family, LADDERS, LAMBDA, Measurement, SCALE, WEIGHTS, WIDTH};
+use super::candidates::{ATOMS, Candidates, Family, LADDERS, LAMBDA, Measurement, WEIGHTS, WIDTH};
 use super::codebook::Codebook;
 use super::drift::Promise;
 use super::learn::{LearnSettings, Material};
 use super::quantiser::Bound;
+use super::space::{Space, runners_up, search_codes};
 use super::trial::{Effort, Outcome, Trials};
 use super::work::worthwhile;
 use super::{ArchiveError, Result};
 use crate::math::Observer;
-use crate::math::search::{Found, Goal, Measure, Measured, Search, tune};
+use crate::math::search::{Found, Goal, Measured, tune};
 
 /// What an archive should reach; everything that is not set otherwise is chosen for it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -85,25 +86,6 @@ pub(super) struct Chosen {
     pub tried: Vec<Tried>,
 }
 
-/// A dictionary is not worth its while where it saves less than a twentieth.
-const WORTHWHILE: f64 = 0.95;
-/// What must be saved beside rounding alone, where a dictionary does not.
-const FROM_ROUNDING: f64 = 0.2;
-/// Where sensors deviate from their means by less, they are constant but for rounding.
-const NO_SPREAD: f64 = 1e-9;
-/// Archives with a bound are added to, and their dictionary serves what is added: only this share of it counts as
-/// a cost of the rows that are there. Targets are about these rows, and count all of it.
-const GROWING: f64 = 0.15;
-/// Mean errors that a dictionary is judged at, as parts of what predicting the mean would leave: codes that know
-/// nothing do not get there.
-const PARTS_OF_SPREAD: [f64; 2] = [2.0, 3.0];
-/// A dictionary is of no use where codes of rows that were not learned from leave so many times more than those of the
-/// others,
-const CARRIES_OVER: f64 = 2.0;
-/// and then leave at least this part of what predicting the mean would.
-const OF_SPREAD: f64 = 0.1;
-/// The penalty that this is judged at.
-const USUAL_KNOB: f64 = 2.0;
 /// Estimated costs up to this factor apart may turn out the other way round.
 const CLOSE: f64 = 1.15;
 /// Rough measurements of errors are about so much too high,
@@ -118,107 +100,12 @@ const MOST_CORRECTIONS: usize = 2;
 const MOST_RECORDED: usize = 16;
 /// Where the outcome costs so much more than was measured roughly, some other choices are looked at as well.
 const DISAPPOINTING: f64 = 1.1;
-const RUNNERS_UP: usize = 3;
-/// Fewer signals cannot be learned from and checked.
-const FEWEST_SIGNALS: u64 = 100;
-
-/// A family's part of the search: what was measured for one goal serves the next.
-struct Space {
-    family: Family,
-    search: Search,
-    tried: Vec<(Vec<usize>, Tried)>,
-    /// How much of the dictionary's bytes counts.
-    dictionary_share: f64,
-    /// Whether nothing else counts but codes and residuals.
-    values_alone: bool,
-}
-
-impl Space {
-    fn new(candidates: &Candidates<'_>, family: Family) -> Self {
-        let search = Search::new(candidates.ladders(family), candidates.positions(family));
-        let dictionary_share = if let Family::Bounded(_) = family { GROWING } else { 1.0 };
-        Self { family, search, tried: Vec::new(), dictionary_share, values_alone: false }
-    }
-
-    fn climb(
-        &mut self,
-        candidates: &Candidates<'_>,
-        goal: Goal,
-        start: Option<&Found>,
-        axes: Range<usize>,
-    ) -> Result<Found> {
-        let Self { family, search, tried, dictionary_share, values_alone } = self;
-        let hint = candidates.first_knob(*family, goal);
-        let (family, dictionary_share, values_alone) = (*family, *dictionary_share, *values_alone);
-        let mut measuring = Measuring { candidates, family, tried, dictionary_share, values_alone };
-        search.best(goal, start, hint, axes, &mut measuring)
-    }
-
-    /// For every choice of rungs that was looked at, the measurement that is nearest to the goal.
-    fn nearest(&mut self, goal: Goal) -> Vec<Tried> {
-        let distance = |tried: &Tried| match goal {
-            Goal::Nmae(limit) => (tried.nmae / limit).ln().abs(),
-            Goal::Bytes(limit) => (tried.bytes as f64 / limit).ln().abs(),
-            Goal::MaxError(_) | Goal::Smallest => 0.0,
-        };
-        let nearest = self.search.take_visited().into_iter().filter_map(|rungs| {
-            let with_these = self.tried.iter().filter(|(known, _)| *known == rungs);
-            with_these.map(|(_, tried)| tried).min_by(|a, b| distance(a).total_cmp(&distance(b))).cloned()
-        });
-        nearest.collect()
-    }
-}
-
-/// What a search measures with.
-struct Measuring<'a> {
-    candidates: &'a Candidates<'a>,
-    family: Family,
-    tried: &'a mut Vec<(Vec<usize>, Tried)>,
-    dictionary_share: f64,
-    values_alone: bool,
-}
-
-impl Measuring<'_> {
-    fn measure(&self, rungs: &[usize], knob: f64) -> Result<Measurement> {
-        self.candidates.measure(self.family, rungs, knob, Effort::Rough, Vec::new())
-    }
-
-    fn counted(&mut self, rungs: &[usize], measurement: Measurement) -> Measured {
-        let Measurement { outcome, tried, .. } = measurement;
-        self.tried.push((rungs.to_vec(), tried));
-        let mut counted = outcome.measured();
-        let others =
-            if self.values_alone { outcome.coded_bytes } else { counted.bytes - outcome.dictionary_bytes };
-        counted.bytes = others + self.dictionary_share * outcome.dictionary_bytes;
-        counted
-    }
-}
-
-impl Measure<ArchiveError> for Measuring<'_> {
-    fn one(&mut self, rungs: &[usize], knob: f64) -> Result<Measured> {
-        let measurement = self.measure(rungs, knob)?;
-        Ok(self.counted(rungs, measurement))
-    }
-
-    /// What one does alone on a core, such as coding residuals, the other does meanwhile.
-    fn two(&mut self, [first, second]: [&[usize]; 2], knob: f64) -> Result<Option<[Measured; 2]>> {
-        let measuring = &*self;
-        // Not by the pool's threads: those take up each other's work while they wait for what is learned.
-        let (one, other) = std::thread::scope(|scope| {
-            let other = scope.spawn(|| measuring.measure(second, knob));
-            let one = measuring.measure(first, knob);
-            (one, other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        });
-        let (one, other) = (one?, other?);
-        Ok(Some([self.counted(first, one), self.counted(second, other)]))
-    }
-}
 
 /// Chooses for one table.
 pub(super) struct Chooser<'a> {
-    candidates: Candidates<'a>,
-    codes: Space,
-    residuals: Space,
+    pub candidates: Candidates<'a>,
+    pub codes: Space,
+    pub residuals: Space,
 }
 
 impl<'a> Chooser<'a> {
@@ -281,24 +168,28 @@ impl<'a> Chooser<'a> {
                     record.push(tried);
                 }
             }
-            let mut chosen = finish(&self.candidates, goal, family, &found, &record)?;
+            let Finished { mut chosen, excess_at_first } =
+                finish(&self.candidates, goal, family, &found, &record)?;
             // Atoms that are learned from other rows for longer may turn out worse than what was measured roughly.
             if goal.cost(&chosen.outcome.measured()) > DISAPPOINTING * found.cost {
                 for other in others {
-                    let other = finish(&self.candidates, goal, family, &other, &record)?;
+                    let other = finish(&self.candidates, goal, family, &other, &record)?.chosen;
                     if goal.prefers(&other.outcome.measured(), &chosen.outcome.measured()) {
                         chosen = other;
                     }
                 }
             }
-            let excess = goal.excess(&chosen.outcome.measured());
+            let is_met = goal.excess(&chosen.outcome.measured()) <= 1.0;
+            if is_met && self.candidates.trials.are_few() {
+                chosen = with_other_atoms(&self.candidates, goal, family, &found, &record, chosen)?;
+            }
             if measured.is_none_or(|best| goal.prefers(&chosen.outcome.measured(), &best)) {
                 best = Some(chosen);
             }
             // Rough measurements had promised more than came out.
-            if rough_goal != goal && excess > 1.0 && corrections < MOST_CORRECTIONS {
+            if rough_goal != goal && !is_met && corrections < MOST_CORRECTIONS {
                 corrections += 1;
-                ways.push_front(self.codes_for(rough_goal.eased(CORRECTION / excess), &found)?);
+                ways.push_front(self.codes_for(rough_goal.eased(CORRECTION / excess_at_first), &found)?);
             }
         }
         // Cannot be absent: the first way is never skipped.
@@ -330,87 +221,11 @@ impl<'a> Chooser<'a> {
         let axes = if bound == Bound::None { 0..0 } else { ATOMS..LADDERS };
         let found = space.climb(&self.candidates, Goal::Smallest, None, axes)?;
         let record = space.nearest(Goal::Smallest);
-        finish(&self.candidates, Goal::Smallest, space.family, &found, &record)
-    }
-
-    /// Whether a dictionary pays at all: why not, if it does not. Nothing else can be chosen afterwards.
-    pub fn verdict(mut self, learned_from: &Trials) -> Result<Option<String>> {
-        if self.candidates.settings.atoms.is_some() {
-            return Ok(None);
-        }
-        let Trials { signals, source_bytes, .. } = *self.candidates.trials;
-        let signals = signals.max(self.candidates.material.all_signals() as u64);
-        if signals < FEWEST_SIGNALS {
-            return Ok(Some(format!(
-                "{signals} signals are too few to learn a dictionary from and to check it (at least {FEWEST_SIGNALS})"
-            )));
-        }
-        if self.candidates.material.incomparable {
-            let reason = "no value is one that kernels can compare: all are NaN, infinite or beyond 1e120";
-            return Ok(Some(reason.to_string()));
-        }
-        let spread = self.candidates.material.spread();
-        if spread <= NO_SPREAD {
-            return Ok(Some(format!(
-                "all signals are alike: Parquet holds them in {source_bytes} bytes already"
-            )));
-        }
-        // It is about what signals have in common, not about how many there are.
-        for space in [&mut self.codes, &mut self.residuals] {
-            (space.dictionary_share, space.values_alone) = (GROWING, true);
-        }
-        if let Some(reason) = self.does_not_carry_over(learned_from, spread)? {
-            return Ok(Some(reason));
-        }
-        let mut saved = 0.0f64;
-        for part in PARTS_OF_SPREAD {
-            let goal = Goal::Nmae(spread / part);
-            let Both { codes, residuals } = self.both(goal, goal)?;
-            let with = if residuals.is_better_than(&codes) { residuals } else { codes };
-            let mut single =
-                Found { knob: self.candidates.first_knob(Family::Residuals, goal), ..with.clone() };
-            single.rungs = self.residuals.search.ladders().iter().map(|ladder| ladder.start).collect();
-            (single.rungs[ATOMS], single.rungs[LAMBDA]) = (0, 0);
-            let without = self.residuals.climb(&self.candidates, goal, Some(&single), 0..0)?;
-            let rounded = match self.candidates.bound(Family::Residuals, without.knob) {
-                Bound::MaxError(bound) => self.candidates.material.rounded_bits(bound) / 8.0 * signals as f64,
-                _ => 0.0,
-            };
-            if with.excess <= 1.0 {
-                saved = saved.max(1.0 - with.cost / rounded.max(1.0));
-            }
-            if saved > FROM_ROUNDING || with.cost < WORTHWHILE * without.cost {
-                return Ok(None);
-            }
-        }
-        Ok(Some(format!(
-            "the signals have too little in common, as noise has: on rows that were not learned from Sparrow takes {:.0} % less \
-             than rounding every value would",
-            100.0 * saved
-        )))
-    }
-
-    /// Whether codes are far worse on rows that were not learned from, as they are for random walks.
-    fn does_not_carry_over(&self, learned_from: &Trials, spread: f64) -> Result<Option<String>> {
-        let rungs: Vec<usize> = self.codes.search.ladders().iter().map(|ladder| ladder.start).collect();
-        let measured =
-            self.candidates.measure(Family::Codes, &rungs, USUAL_KNOB, Effort::Rough, Vec::new())?;
-        let settings = self.candidates.settings_of(measured.codebook, Bound::None);
-        let learned_from = learned_from.run(&settings, 0, Effort::Rough)?;
-        // Of most signals: an outage is no reason to give up.
-        let (new, known) = (measured.outcome.usually_left(), learned_from.usually_left());
-        Ok((new > CARRIES_OVER * known && new > OF_SPREAD * spread).then(|| {
-            format!(
-                "what is learned from some rows does not carry over to others, as for random walks: there codes leave {:.1} % \
-                 of the values instead of {:.1} %",
-                100.0 * new,
-                100.0 * known
-            )
-        }))
+        Ok(finish(&self.candidates, Goal::Smallest, space.family, &found, &record)?.chosen)
     }
 
     /// Both ways to a goal, searched at the same time.
-    fn both(&mut self, goal: Goal, goal_of_codes: Goal) -> Result<Both> {
+    pub fn both(&mut self, goal: Goal, goal_of_codes: Goal) -> Result<Both> {
         let (candidates, codes, residuals) = (&self.candidates, &mut self.codes, &mut self.residuals);
         std::thread::scope(|scope| {
             let codes = scope.spawn(|| search_codes(candidates, codes, goal_of_codes, None));
@@ -429,40 +244,9 @@ struct Way {
 }
 
 /// What was found for each of the two ways to a goal.
-struct Both {
-    codes: Found,
-    residuals: Found,
-}
-
-fn search_codes(
-    candidates: &Candidates<'_>,
-    codes: &mut Space,
-    goal: Goal,
-    start: Option<&Found>,
-) -> Result<Found> {
-    let mut found = codes.climb(candidates, goal, start, ATOMS..LAMBDA)?;
-    for rungs in candidates.far_from(&found.rungs) {
-        let start = Found { rungs, ..found.clone() };
-        let other = codes.climb(candidates, goal, Some(&start), ATOMS..LAMBDA)?;
-        if other.is_better_than(&found) {
-            found = other;
-        }
-    }
-    Ok(found)
-}
-
-/// The next best choices with other atoms, kernels or scales.
-fn runners_up(search: &Search, goal: Goal, found: &Found) -> Vec<Found> {
-    let dictionary = |found: &Found| [ATOMS, WIDTH, SCALE].map(|axis| found.rungs[axis]);
-    let mut seen = vec![dictionary(found)];
-    let mut others = search.known(goal);
-    others.retain(|other| {
-        let new = !seen.contains(&dictionary(other));
-        seen.extend(new.then(|| dictionary(other)));
-        new
-    });
-    others.truncate(RUNNERS_UP);
-    others
+pub(super) struct Both {
+    pub codes: Found,
+    pub residuals: Found,
 }
 
 /// The limit that rough measurements should keep so that what comes out in the end, with atoms learned from more rows
@@ -487,6 +271,43 @@ fn worth_recording(goal: Goal, record: &[Tried]) -> Vec<Tried> {
     best.into_iter().map(|i| record[i].clone()).collect()
 }
 
+/// What came out of a choice.
+struct Finished {
+    chosen: Chosen,
+    /// Before the knob was turned: what rough measurements were off by.
+    excess_at_first: f64,
+}
+
+/// The same choice with fewer or more atoms where that turns out better: rough measurements do not tell neighbours apart.
+fn with_other_atoms(
+    candidates: &Candidates<'_>,
+    goal: Goal,
+    family: Family,
+    found: &Found,
+    record: &[Tried],
+    chosen: Chosen,
+) -> Result<Chosen> {
+    let (start, rungs) = (found.rungs[ATOMS], candidates.ladders(family)[ATOMS].rungs);
+    let (fewer, more) = ((0..start).rev().collect::<Vec<_>>(), (start + 1..rungs).collect::<Vec<_>>());
+    let mut best = chosen;
+    for direction in [fewer, more] {
+        let mut is_better = false;
+        for atoms in direction {
+            let mut other = found.clone();
+            other.rungs[ATOMS] = atoms;
+            let other = finish(candidates, goal, family, &other, record)?.chosen;
+            if !goal.prefers(&other.outcome.measured(), &best.outcome.measured()) {
+                break;
+            }
+            (best, is_better) = (other, true);
+        }
+        if is_better {
+            break;
+        }
+    }
+    Ok(best)
+}
+
 /// Turns the knob once more with all that was looked at, and keeps what comes out.
 fn finish(
     candidates: &Candidates<'_>,
@@ -494,22 +315,24 @@ fn finish(
     family: Family,
     found: &Found,
     record: &[Tried],
-) -> Result<Chosen> {
+) -> Result<Finished> {
     // A search of one choice tells nothing.
     let record = if record.len() > 1 { worth_recording(goal, record) } else { Vec::new() };
-    let mut best: Option<(f64, Measurement)> = None;
+    let (mut best, mut excess_at_first): (Option<(f64, Measurement)>, _) = (None, None);
     let last = (candidates.positions(family) - 1) as f64;
     tune(goal, found.knob, last, &mut |knob| {
         let measurement = candidates.measure(family, &found.rungs, knob, Effort::Full, record.clone())?;
         let measured = measurement.outcome.measured();
+        excess_at_first.get_or_insert(goal.excess(&measured));
         if best.as_ref().is_none_or(|(_, best)| goal.prefers(&measured, &best.outcome.measured())) {
             best = Some((knob, measurement));
         }
         Ok::<_, ArchiveError>(measured)
     })?;
     // Cannot be absent: tuning measures at least once.
-    let (knob, Measurement { codebook, outcome, .. }) =
-        best.ok_or_else(|| ArchiveError::corrupt("nothing was measured"))?;
+    let ((knob, Measurement { codebook, outcome, .. }), excess_at_first) =
+        best.zip(excess_at_first).ok_or_else(|| ArchiveError::corrupt("nothing was measured"))?;
     let promise = Promise::new(&outcome);
-    Ok(Chosen { codebook, bound: candidates.bound(family, knob), promise, outcome, tried: record })
+    let chosen = Chosen { codebook, bound: candidates.bound(family, knob), promise, outcome, tried: record };
+    Ok(Finished { chosen, excess_at_first })
 }

@@ -18,6 +18,8 @@ const USUAL_WINDOW: usize = 64;
 const WINDOWS: std::ops::Range<usize> = 8..2048;
 /// Values whose period is looked for.
 const PERIOD_VALUES: usize = 8192;
+/// Samples of a day, a week or an hour at usual rates: a period that is hardly different was meant to be one of them.
+const NATURAL: [usize; 11] = [24, 48, 60, 96, 144, 168, 288, 336, 672, 720, 1440];
 /// A series repeats itself if values a period apart are at least so much alike.
 const PERIODIC: f64 = 0.3;
 
@@ -58,15 +60,15 @@ pub(super) fn detect(rows: &RecordBatch) -> Result<Layout> {
             .filter(|column| !is_identifier(&name(*column)))
             .collect();
     }
+    let text = |column: &usize| {
+        let data_type = schema.field(*column).data_type();
+        data_type.is_string() || matches!(data_type, DataType::Dictionary(..))
+    };
     match values[..] {
         [] => Err(ArchiveError::layout(
             "no column of lists of numbers and none of numbers: there is nothing to compress",
         )),
         [value] => {
-            let text = |column: &usize| {
-                let data_type = schema.field(*column).data_type();
-                data_type.is_string() || matches!(data_type, DataType::Dictionary(..))
-            };
             let key = |column: &usize| *column != value && other(column) && repeats(column);
             let series = all.clone().filter(key).find(text);
             let series = series.or_else(|| all.clone().filter(key).find(is_number)).map(name);
@@ -80,7 +82,16 @@ pub(super) fn detect(rows: &RecordBatch) -> Result<Layout> {
                 }
             }
         }
-        _ => Ok(Layout::Wide { columns: values.into_iter().map(name).collect() }),
+        [first, ..] => {
+            // Several readings of each device at each time: the first is coded, the others are kept as they are.
+            let series = all.clone().filter(repeats).find(text);
+            match (time.filter(repeats), series) {
+                (Some(time), Some(series)) => {
+                    Ok(Layout::Long { time: name(time), series: name(series), value: name(first) })
+                }
+                _ => Ok(Layout::Wide { columns: values.into_iter().map(name).collect() }),
+            }
+        }
     }
 }
 
@@ -121,7 +132,14 @@ fn period(column: &ArrayRef) -> Result<usize> {
         .collect();
     let highest = peaks.iter().map(|lag| alike[*lag]).fold(0.0, f64::max);
     // Multiples of a period are periods, too.
-    Ok(peaks.into_iter().find(|lag| alike[*lag] >= 0.95 * highest).unwrap_or(USUAL_WINDOW))
+    let Some(found) = peaks.into_iter().find(|lag| alike[*lag] >= 0.95 * highest) else {
+        return Ok(USUAL_WINDOW);
+    };
+    let as_good = |natural: &usize| {
+        let is_alike = alike.get(*natural).is_some_and(|alike_then| *alike_then >= 0.98 * alike[found]);
+        is_alike && natural.abs_diff(found) <= 1 + found / 100
+    };
+    Ok(NATURAL.into_iter().find(as_good).unwrap_or(found))
 }
 
 /// The arguments of `sparrow compress` that say so.

@@ -34,6 +34,7 @@ mod number;
 mod opened;
 mod parquet_footer;
 mod placed;
+mod pool;
 mod predictor;
 mod prepare;
 mod quantiser;
@@ -42,8 +43,10 @@ mod rounding;
 mod sampled;
 mod site;
 mod source;
+mod space;
 mod sparse_codes;
 mod trial;
+mod verdict;
 mod work;
 
 pub use choose::{Target, Tried};

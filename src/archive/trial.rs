@@ -193,6 +193,11 @@ impl Trials {
         }
     }
 
+    /// Whether there are so few values that trying one more choice takes no time to speak of.
+    pub fn are_few(&self) -> bool {
+        self.blocks.iter().map(|placed| placed.cells.state.len()).sum::<usize>() <= ROUGH_VALUES
+    }
+
     /// Codes the blocks, or some of them. `dictionary_bytes` are those of the dictionary's file.
     pub fn run(&self, settings: &Settings, dictionary_bytes: usize, effort: Effort) -> Result<Outcome> {
         let values = self.rows as usize * self.table.values_in_row(settings.codebook.sensors());

@@ -26,6 +26,7 @@ use super::manifest::{DictionaryEntry, FileEntry, hash_of, hash_text};
 use super::opened::Generation;
 use super::parquet_footer::{fetch_footer, indexed_length, parse_footer, with_index};
 use super::placed::{block_rows, place_rows};
+use super::pool::compute;
 use super::prepare::{self, Request};
 use super::quantiser::Bound;
 use super::site::{Site, Spot};
@@ -325,10 +326,7 @@ impl Work<'_> {
             let (table, settings) = (table.clone(), settings.clone());
             async move {
                 let block = block?;
-                let work = move || code_rows(&table, &settings, block);
-                tokio::task::spawn_blocking(work)
-                    .await
-                    .map_err(|error| ArchiveError::Io(std::io::Error::other(error)))?
+                compute(move || code_rows(&table, &settings, block)).await
             }
         });
         // One more than there are threads: while a block is written the others are coded.

@@ -119,6 +119,14 @@ impl Found {
             (false, false) => self.excess < NOISE * other.excess,
         }
     }
+
+    /// Whether so many more steps like the one from `before`, or even twice as long, could meet the goal: where it is out
+    /// of reach, coming a little nearer is not worth the time that the last rungs take.
+    fn leads_on(&self, before: &Self, steps_left: usize) -> bool {
+        const LONGER: usize = 2;
+        let rate = (self.excess / before.excess).min(1.0);
+        self.excess * rate.powf((LONGER * steps_left) as f64) <= 1.0
+    }
 }
 
 /// Measures what rungs lead to with the knob at a position.
@@ -231,11 +239,16 @@ impl Search {
                 let mut neighbour = found.rungs.clone();
                 neighbour[axis] = next;
                 let other = self.just_met(goal, neighbour, found.knob, measure)?;
-                if other.is_better_than(found) {
-                    *found = other;
-                    (moved, failures) = (true, 0);
-                } else {
+                if !other.is_better_than(found) {
                     failures += 1;
+                    continue;
+                }
+                let steps_left = (if up { rungs - 1 - next } else { next }) / stride;
+                let goes_on = other.leads_on(found, steps_left);
+                *found = other;
+                (moved, failures) = (true, 0);
+                if !goes_on {
+                    break;
                 }
             }
             if moved {
@@ -421,6 +434,22 @@ mod tests {
         let found = space().best(Goal::Nmae(1e-6), None, 4.0, 0..1, &mut made_up).expect("never fails");
         assert!(found.excess > 1.0);
         assert_eq!(found.knob, 9.0);
+    }
+
+    #[test]
+    fn ladders_are_not_climbed_for_a_goal_that_is_out_of_reach() {
+        let mut highest = 0;
+        let mut slow = |rungs: &[usize], _: f64| {
+            highest = highest.max(rungs[0]);
+            let nmae = 0.9f64.powi(rungs[0] as i32);
+            Ok::<_, ()>(Measured { bytes: 1.0, nmae, max_error: nmae })
+        };
+        let mut search = Search::new(vec![Ladder { rungs: 16, start: 4, stride: 1 }], 1);
+        let far = search.best(Goal::Nmae(0.01), None, 0.0, 0..1, &mut slow).expect("never fails");
+        assert!(far.excess > 1.0 && far.rungs[0] <= 6, "{far:?}");
+        let near = search.best(Goal::Nmae(0.3), None, 0.0, 0..1, &mut slow).expect("never fails");
+        assert_eq!((near.excess <= 1.0, near.rungs[0]), (true, 12), "{near:?}");
+        assert_eq!(highest, 13);
     }
 
     #[test]

@@ -424,6 +424,23 @@ fn estimates_find_the_layout_and_predict_what_compress_delivers() {
 }
 
 #[test]
+fn layouts_of_devices_and_of_short_series_are_found() {
+    let folder = Folder::new();
+    let found = |name: &str, select: &str| {
+        let table = folder.path(name);
+        assert!(run(&["sql", "-c", &format!("COPY ({select}) TO '{table}'")]).status.success(), "{select}");
+        ok(&["estimate", &table, "--target-nmae", "0.05"])["layout_arguments"].clone()
+    };
+    let devices = "SELECT value / 8 AS ts, 'd' || (value % 8) AS device, 20 + sin(value / 8 * 0.02) + value % 8 AS reading, \
+                   value % 13 * 0.5 AS battery FROM generate_series(0, 15999)";
+    assert_eq!(found("devices.parquet", devices), serde_json::json!(["--long", "ts,device,reading"]));
+    // Five days of five minutes, with noise that moves the peak by one.
+    let days = "SELECT value AS t, sin(value * 6.283185307 / 288) + 0.2 * sin(value * value * 1.7) AS x \
+                FROM generate_series(1, 1500)";
+    assert_eq!(found("days.parquet", days), serde_json::json!(["--column", "x", "--window", "288"]));
+}
+
+#[test]
 fn the_page_of_an_estimate_needs_nothing_else() {
     let folder = Folder::new();
     let table = folder.generated("t.parquet", &["--sensors", "48", "--days", "10"]);

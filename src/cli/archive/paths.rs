@@ -10,7 +10,7 @@ use datafusion::object_store::{self, ObjectStore, ObjectStoreExt};
 use futures::TryStreamExt;
 
 use super::super::stores::{Place, Stored};
-use crate::archive::{Archive, Input};
+use crate::archive::{Archive, ArchiveError, Input};
 
 pub(super) fn local_store() -> Arc<dyn ObjectStore> {
     Arc::new(LocalFileSystem::new())
@@ -205,7 +205,12 @@ pub(super) async fn open(argument: &str) -> Result<Archive> {
         Place::Local(path) => (local_store(), store_path(&path)?),
         Place::Stored(stored) => (stored.store, stored.path),
     };
-    Archive::open(store, folder).await.with_context(|| format!("cannot open {argument}"))
+    let opened = Archive::open(store, folder).await.map_err(|error| match error {
+        // As it was written, not as stores write it.
+        ArchiveError::NotAnArchive(_) => ArchiveError::NotAnArchive(argument.to_string()),
+        other => other,
+    });
+    opened.with_context(|| format!("cannot open {argument}"))
 }
 
 /// The folder beside a target in which it is made.
