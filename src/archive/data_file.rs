@@ -7,18 +7,16 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Int16Type, SchemaRef, UInt16Type};
-use bytes::{Buf, Bytes};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
 };
-use parquet::errors::ParquetError;
-use parquet::file::reader::{ChunkReader, Length};
 
 use super::block;
 use super::cells::Group;
+use super::chunks::Chunks;
 use super::codebook::Codebook;
 use super::footer::{Footer, KEY};
 use super::layout::{Placement, Table, column};
@@ -198,7 +196,7 @@ impl DataFile {
             }
         }
         let parts = wanted_ranges.iter().map(|range| range.start).zip(chunks).collect();
-        let reader = Chunks { parts: Arc::new(parts) };
+        let reader = Chunks::new(parts);
         let batch_size = (group.num_rows().max(0) as usize).max(1);
         let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(reader, self.metadata.clone())
             .with_row_groups(vec![row_group])
@@ -347,35 +345,4 @@ fn read_codes(column: &ArrayRef, placement: &Placement) -> Result<Vec<WholeCode>
         Ok(range.map(|i| (atoms.value(i), weights.value(i))).collect())
     };
     placement.first_rows.iter().map(code).collect()
-}
-
-/// Parts of a file in memory.
-#[derive(Clone)]
-struct Chunks {
-    parts: Arc<Vec<(u64, Bytes)>>,
-}
-
-impl Length for Chunks {
-    fn len(&self) -> u64 {
-        self.parts.iter().map(|(start, bytes)| start + bytes.len() as u64).max().unwrap_or(0)
-    }
-}
-
-impl ChunkReader for Chunks {
-    type T = bytes::buf::Reader<Bytes>;
-
-    fn get_read(&self, start: u64) -> std::result::Result<Self::T, ParquetError> {
-        let part =
-            self.parts.iter().find(|(first, bytes)| (*first..first + bytes.len() as u64).contains(&start));
-        let (first, bytes) = part.ok_or_else(|| ParquetError::EOF(format!("nothing was read at {start}")))?;
-        Ok(bytes.slice((start - first) as usize..).reader())
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> std::result::Result<Bytes, ParquetError> {
-        let bytes = self.get_read(start)?.into_inner();
-        if bytes.len() < length {
-            return Err(ParquetError::EOF(format!("{length} bytes at {start} were not read")));
-        }
-        Ok(bytes.slice(..length))
-    }
 }

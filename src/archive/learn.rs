@@ -39,7 +39,7 @@ pub struct LearnSettings {
 
 impl LearnSettings {
     /// Refuses settings that mean nothing.
-    pub fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let mut options = LearnerOptions::default();
         if let Some(atoms) = self.atoms {
             options = options.with_atoms(atoms)?;

@@ -7,18 +7,16 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Float64Array, ListArray};
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, FieldRef};
-use bytes::{Buf, Bytes};
 use object_store::ObjectStoreExt;
 use parquet::basic::Type;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
 use parquet::data_type::DoubleType;
-use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
-use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::Result;
 use super::cells::all;
+use super::chunks::Chunks;
 use super::compress::Input;
 use super::source::Source;
 use crate::math::vectorised;
@@ -125,48 +123,12 @@ impl ListColumn {
         let (start, length) = chunk.byte_range();
         let bytes = self.input.store.get_range(&self.input.path, start..start.saturating_add(length)).await?;
         let rows = group.num_rows().max(0) as usize;
-        let pages = SerializedPageReader::new(Arc::new(Chunk { start, bytes }), chunk, rows, None)?;
+        let pages =
+            SerializedPageReader::new(Arc::new(Chunks::new(vec![(start, bytes)])), chunk, rows, None)?;
         match get_column_reader(chunk.column_descr_ptr(), Box::new(pages)) {
             ColumnReader::DoubleColumnReader(reader) => Ok(Some(reader)),
             _ => Ok(None),
         }
-    }
-}
-
-/// A part of a file.
-struct Chunk {
-    start: u64,
-    bytes: Bytes,
-}
-
-impl Chunk {
-    fn rest_at(&self, start: u64) -> parquet::errors::Result<Bytes> {
-        let skipped = start.checked_sub(self.start).filter(|skipped| *skipped <= self.bytes.len() as u64);
-        let skipped = skipped.ok_or_else(|| ParquetError::EOF("a page is outside of its column".into()))?;
-        Ok(self.bytes.slice(skipped as usize..))
-    }
-}
-
-impl Length for Chunk {
-    fn len(&self) -> u64 {
-        self.start + self.bytes.len() as u64
-    }
-}
-
-impl ChunkReader for Chunk {
-    type T = bytes::buf::Reader<Bytes>;
-
-    fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
-        Ok(self.rest_at(start)?.reader())
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
-        let mut bytes = self.rest_at(start)?;
-        if bytes.len() < length {
-            return Err(ParquetError::EOF("a page ends after its column".into()));
-        }
-        bytes.truncate(length);
-        Ok(bytes)
     }
 }
 

@@ -9,6 +9,7 @@ mod bytes;
 mod candidates;
 mod cells;
 mod choose;
+mod chunks;
 mod codebook;
 mod compare;
 mod compress;

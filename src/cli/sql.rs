@@ -157,8 +157,8 @@ fn plain(error: datafusion::error::DataFusionError) -> anyhow::Error {
     use datafusion::error::DataFusionError::ResourcesExhausted;
     let advice = match error.find_root() {
         ResourcesExhausted(_) => {
-            "\nhint: sparse_train holds up to `sample` rows and what learning from them needs: \
-             lower sample or atoms, or raise datafusion.runtime.memory_limit"
+            "\nhint: raise datafusion.runtime.memory_limit; sparse_train and sparse_dictionary hold up to `sample` rows and \
+             what learning from them needs, so that fewer of them, or fewer atoms, take less"
         }
         root if root.strip_backtrace().contains("' not found") => {
             "\nhint: a file is a table in single quotes, its path relative to the current folder: FROM 'x.parquet'; \

@@ -225,7 +225,7 @@ fn running_out_of_memory_says_what_to_do() {
                SELECT sparse_train([sin(i), cos(i), i], {sample: 100000}) FROM (SELECT unnest(range(0, 100000)) AS i)";
     let output = run(&["sql", "-c", sql]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("lower sample or atoms"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("raise datafusion.runtime.memory_limit"), "{}", stderr(&output));
 }
 
 #[test]
