@@ -170,18 +170,19 @@ impl<'a> Chooser<'a> {
             }
             let Finished { mut chosen, excess_at_first } =
                 finish(&self.candidates, goal, family, &found, &record)?;
+            let mut from = found.clone();
             // Atoms that are learned from other rows for longer may turn out worse than what was measured roughly.
             if goal.cost(&chosen.outcome.measured()) > DISAPPOINTING * found.cost {
                 for other in others {
-                    let other = finish(&self.candidates, goal, family, &other, &record)?.chosen;
-                    if goal.prefers(&other.outcome.measured(), &chosen.outcome.measured()) {
-                        chosen = other;
+                    let finished = finish(&self.candidates, goal, family, &other, &record)?.chosen;
+                    if goal.prefers(&finished.outcome.measured(), &chosen.outcome.measured()) {
+                        (chosen, from) = (finished, other);
                     }
                 }
             }
             let is_met = goal.excess(&chosen.outcome.measured()) <= 1.0;
             if is_met && self.candidates.trials.are_few() {
-                chosen = with_other_atoms(&self.candidates, goal, family, &found, &record, chosen)?;
+                chosen = with_other_atoms(&self.candidates, goal, family, &from, &record, chosen)?;
             }
             if measured.is_none_or(|best| goal.prefers(&chosen.outcome.measured(), &best)) {
                 best = Some(chosen);

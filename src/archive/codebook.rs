@@ -5,7 +5,7 @@
 //! `step_s / WEIGHT_ONE (WEIGHT_ONE centre_s + sum_j weight_j atom_js)`: a sum of integers and one
 //! multiplication, the same on every machine.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::bytes::{Reader, write_varint};
 use super::entropy::Integers;
@@ -48,10 +48,10 @@ pub struct Codebook {
     kernel: Arc<dyn Kernel>,
     /// The same atoms in scaled sensors, for the coder.
     prepared: PreparedDictionary,
-    /// `x_j - c` and `c` in scaled sensors, and `<x_i - c, x_j - c>`.
+    /// `x_j - c` and `c` in scaled sensors, and `<x_i - c, x_j - c>`, which only coding needs.
     relative: Vec<f64>,
     scaled_centre: Vec<f64>,
-    products: Vec<f64>,
+    products: OnceLock<Vec<f64>>,
     hash: String,
     bytes: Vec<u8>,
 }
@@ -122,10 +122,6 @@ impl Codebook {
             .enumerate()
             .map(|(i, steps_off)| steps[i % dim] * f64::from(*steps_off) / scales[i % dim])
             .collect();
-        let products = vectorised(
-            #[inline(always)]
-            || all_products(&relative, dim),
-        );
         let scaled_centre = (0..dim).map(|i| steps[i] * centre[i] as f64 / scales[i]).collect();
         let dictionary = Dictionary::new(scaled, dim, kernel.clone(), lambda, None)?;
         let prepared = PreparedDictionary::new(dictionary)?;
@@ -140,7 +136,7 @@ impl Codebook {
             prepared,
             relative,
             scaled_centre,
-            products,
+            products: OnceLock::new(),
             hash: String::new(),
             bytes: Vec::new(),
         };
@@ -151,7 +147,8 @@ impl Codebook {
 
     /// Computes what coding needs once. Threads of a pool must find it: one that computes it takes up other work while it
     /// waits for the pool, and would wait for itself there.
-    pub fn prepare_for_parallel_use(&self) -> Result<()> {
+    pub(super) fn prepare_for_parallel_use(&self) -> Result<()> {
+        self.products();
         self.prepared.gram()?;
         Ok(())
     }
@@ -199,9 +196,15 @@ impl Codebook {
         &self.scales
     }
 
-    /// `<x_i - c, x_j - c>` in scaled sensors.
-    pub(super) fn product(&self, i: usize, j: usize) -> f64 {
-        self.products[i * self.atoms() + j]
+    /// `<x_i - c, x_j - c>` in scaled sensors, row by row.
+    pub(super) fn products(&self) -> &[f64] {
+        let all = || {
+            vectorised(
+                #[inline(always)]
+                || all_products(&self.relative, self.sensors()),
+            )
+        };
+        self.products.get_or_init(all)
     }
 
     /// The centre in scaled sensors.

@@ -55,7 +55,7 @@ pub struct Job {
     pub dictionary: Option<Dictionary>,
     /// How to learn it.
     pub learn: LearnSettings,
-    /// Blocks coded at the same time.
+    /// Blocks that are worked on at the same time, by as many threads as the pool of `rayon` has.
     pub threads: usize,
     /// Whether to go on where an earlier run of the same job was stopped.
     pub resume: bool,

@@ -50,7 +50,7 @@ pub(super) fn detect(rows: &RecordBatch) -> Result<Layout> {
     let other = |column: &usize| Some(*column) != time;
     let mut values: Vec<usize> = all.clone().filter(is_float).filter(other).collect();
     let repeats =
-        |column: &usize| distinct(rows.column(*column)).is_ok_and(|count| 2 * count <= rows.num_rows());
+        |column: &usize| distinct(&[rows.column(*column)]).is_ok_and(|count| 2 * count <= rows.num_rows());
     if values.is_empty() {
         // Integers may be values, unless they number something.
         values = all
@@ -85,8 +85,14 @@ pub(super) fn detect(rows: &RecordBatch) -> Result<Layout> {
         [first, ..] => {
             // Several readings of each device at each time: the first is coded, the others are kept as they are.
             let series = all.clone().filter(repeats).find(text);
+            let many =
+                |series: usize| distinct(&[rows.column(series)]).is_ok_and(|count| count > values.len());
+            let is_key = |time: usize, series: usize| {
+                let columns = [rows.column(time), rows.column(series)];
+                distinct(&columns).is_ok_and(|count| count == rows.num_rows())
+            };
             match (time.filter(repeats), series) {
-                (Some(time), Some(series)) => {
+                (Some(time), Some(series)) if many(series) && is_key(time, series) => {
                     Ok(Layout::Long { time: name(time), series: name(series), value: name(first) })
                 }
                 _ => Ok(Layout::Wide { columns: values.into_iter().map(name).collect() }),
@@ -100,10 +106,11 @@ fn is_identifier(name: &str) -> bool {
     name == "id" || name.ends_with("_id")
 }
 
-/// How many values there are.
-fn distinct(column: &ArrayRef) -> Result<usize> {
-    let converter = RowConverter::new(vec![SortField::new(column.data_type().clone())])?;
-    let rows = converter.convert_columns(std::slice::from_ref(column))?;
+/// How many different values columns have, side by side.
+fn distinct(columns: &[&ArrayRef]) -> Result<usize> {
+    let fields = columns.iter().map(|column| SortField::new(column.data_type().clone())).collect();
+    let columns: Vec<ArrayRef> = columns.iter().map(|column| (*column).clone()).collect();
+    let rows = RowConverter::new(fields)?.convert_columns(&columns)?;
     Ok(rows.iter().map(|row| row.data()).collect::<HashSet<_>>().len())
 }
 
@@ -133,11 +140,14 @@ fn period(column: &ArrayRef) -> Result<usize> {
     let highest = peaks.iter().map(|lag| alike[*lag]).fold(0.0, f64::max);
     // Multiples of a period are periods, too.
     let Some(found) = peaks.into_iter().find(|lag| alike[*lag] >= 0.95 * highest) else {
-        return Ok(USUAL_WINDOW);
+        return Ok(USUAL_WINDOW.min(column.len()).max(1));
     };
+    // After some periods the difference counts as often.
+    let times = last / found;
     let as_good = |natural: &usize| {
-        let is_alike = alike.get(*natural).is_some_and(|alike_then| *alike_then >= 0.98 * alike[found]);
-        is_alike && natural.abs_diff(found) <= 1 + found / 100
+        let then = alike.get(times * natural).or_else(|| alike.get(*natural));
+        then.is_some_and(|then| *then >= 0.98 * alike[times * found])
+            && natural.abs_diff(found) <= 1 + found / 100
     };
     Ok(NATURAL.into_iter().find(as_good).unwrap_or(found))
 }

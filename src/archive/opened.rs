@@ -47,8 +47,8 @@ pub struct Verification {
     pub files: u64,
     /// Their rows.
     pub rows: u64,
-    /// Files that were compared with their originals.
-    pub compared: u64,
+    /// Files that were compared with their originals and match them.
+    pub matched: u64,
     /// The errors: computed anew where the originals are given, else as recorded.
     pub error: ErrorSummary,
     /// What is wrong, file by file.
@@ -245,7 +245,7 @@ impl Archive {
     /// compares with them: other columns must be equal, values within the bound.
     pub async fn verify(&self, originals: Option<&[Input]>) -> Result<Verification> {
         let mut found =
-            Verification { files: 0, rows: 0, compared: 0, error: self.error(), problems: Vec::new() };
+            Verification { files: 0, rows: 0, matched: 0, error: self.error(), problems: Vec::new() };
         let mut sums = ErrorSums::default();
         for entry in self.files() {
             let checked = async {
@@ -255,7 +255,7 @@ impl Archive {
                 let original =
                     original.ok_or_else(|| ArchiveError::layout("there is no original of this name"))?;
                 sums.merge(&compare(&self.data_file(entry).await?, original).await?);
-                found.compared += 1;
+                found.matched += 1;
                 Ok(())
             };
             match checked.await {

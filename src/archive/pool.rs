@@ -4,20 +4,38 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{ArchiveError, Result};
 
-/// Does work on one of the pool's threads. Those are few and stay, so that what one block has left in memory serves the
+/// Does work, which `what` names, on one of the pool's threads. Those are few and stay, so that what one block has left in memory serves the
 /// next; threads for blocking calls are many, and each would have its own.
 pub(super) async fn compute<T: Send + 'static>(
+    what: &'static str,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
     rayon::spawn(move || {
-        // A panic here would end the process.
-        let done = catch_unwind(AssertUnwindSafe(work));
         // Nobody waits for it where a job has ended.
-        let _ = sender.send(done);
+        if !sender.is_closed() {
+            // A panic here would end the process.
+            let _ = sender.send(catch_unwind(AssertUnwindSafe(work)));
+        }
     });
-    match receiver.await {
-        Ok(Ok(done)) => done,
-        Ok(Err(_)) | Err(_) => Err(ArchiveError::Io(std::io::Error::other("coding a block has panicked"))),
+    let panic = match receiver.await {
+        Ok(Ok(done)) => return done,
+        Ok(Err(panic)) => panic,
+        Err(closed) => Box::new(closed.to_string()),
+    };
+    let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    Err(ArchiveError::Io(std::io::Error::other(format!("{what} has panicked: {text}"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_becomes_an_error_that_tells_it() {
+        let failed = compute("dividing", || -> Result<()> { panic!("by {}", 0) }).await;
+        assert!(failed.is_err_and(|error| error.to_string().contains("dividing has panicked: by 0")));
+        assert!(compute("adding", || Ok(1 + 1)).await.is_ok_and(|sum| sum == 2));
     }
 }

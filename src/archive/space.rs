@@ -19,7 +19,7 @@ pub(super) struct Space {
     tried: Vec<(Vec<usize>, Tried)>,
     /// How much of the dictionary's bytes counts.
     pub dictionary_share: f64,
-    /// Whether nothing else counts but codes and residuals.
+    /// Whether nothing else counts beside it but codes and residuals.
     pub values_alone: bool,
 }
 
@@ -114,9 +114,9 @@ pub(super) fn search_codes(
 ) -> Result<Found> {
     let mut found = codes.climb(candidates, goal, start, ATOMS..LAMBDA)?;
     // Many coarse weights add up to an error that no number of atoms makes up for.
-    let finer = codes.climb(candidates, goal, Some(&found), WEIGHTS..WIDTH)?;
-    if finer.rungs != found.rungs {
-        found = codes.climb(candidates, goal, Some(&finer), ATOMS..LAMBDA)?;
+    let reweighted = codes.climb(candidates, goal, Some(&found), WEIGHTS..WIDTH)?;
+    if reweighted.rungs != found.rungs {
+        found = codes.climb(candidates, goal, Some(&reweighted), ATOMS..LAMBDA)?;
     }
     for rungs in candidates.far_from(&found.rungs) {
         let start = Found { rungs, ..found.clone() };

@@ -103,9 +103,10 @@ impl<'a> Fit<'a> {
                 }
             },
         );
+        let (products, all) = (codebook.products(), codebook.atoms());
         for (i, a) in atoms.iter().enumerate() {
             for (j, b) in atoms.iter().enumerate() {
-                system[i * width + j] = codebook.product(*a as usize, *b as usize);
+                system[i * width + j] = products[*a as usize * all + *b as usize];
             }
             // Keeps atoms that are alike from taking turns with huge weights.
             system[i * width + i] = system[i * width + i] * (1.0 + 1e-4) + f64::MIN_POSITIVE;

@@ -193,7 +193,7 @@ impl Trials {
         }
     }
 
-    /// Whether there are so few values that trying one more choice takes no time to speak of.
+    /// Whether there are so few values that some more choices can be tried in full.
     pub fn are_few(&self) -> bool {
         self.blocks.iter().map(|placed| placed.cells.state.len()).sum::<usize>() <= ROUGH_VALUES
     }

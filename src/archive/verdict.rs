@@ -74,7 +74,8 @@ impl Chooser<'_> {
             if with.excess <= 1.0 {
                 saved = saved.max(1.0 - with.cost / rounded.max(1.0));
             }
-            if saved > FROM_ROUNDING || with.cost < WORTHWHILE * without.cost {
+            let beats_none = with.excess <= 1.0 && with.cost < WORTHWHILE * without.cost;
+            if saved > FROM_ROUNDING || beats_none {
                 return Ok(None);
             }
         }

@@ -315,6 +315,8 @@ impl Work<'_> {
         if let Some(fixed) = table.fixed_sensors().filter(|fixed| *fixed != sensors) {
             return Err(ArchiveError::layout(format!("{fixed} sensors, but the dictionary has {sensors}")));
         }
+        // Where similarities are too large, residuals do all of the work; without a bound trials have failed before.
+        let _ = settings.codebook.prepare_for_parallel_use();
         let rows = block_rows(table, sensors);
         let mut writer: Option<DataFileWriter> = None;
         let new_writer =
@@ -326,7 +328,7 @@ impl Work<'_> {
             let (table, settings) = (table.clone(), settings.clone());
             async move {
                 let block = block?;
-                compute(move || code_rows(&table, &settings, block)).await
+                compute("coding a block", move || code_rows(&table, &settings, block)).await
             }
         });
         // One more than there are threads: while a block is written the others are coded.

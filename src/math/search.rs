@@ -119,14 +119,14 @@ impl Found {
             (false, false) => self.excess < NOISE * other.excess,
         }
     }
+}
 
-    /// Whether so many more steps like the one from `before`, or even twice as long, could meet the goal: where it is out
-    /// of reach, coming a little nearer is not worth the time that the last rungs take.
-    fn leads_on(&self, before: &Self, steps_left: usize) -> bool {
-        const LONGER: usize = 2;
-        let rate = (self.excess / before.excess).min(1.0);
-        self.excess * rate.powf((LONGER * steps_left) as f64) <= 1.0
-    }
+/// Whether so many more steps like the last one, or even twice as long, could meet the goal: where it is out of reach,
+/// coming a little nearer is not worth the time.
+fn is_in_reach(excess_before: f64, excess: f64, steps_left: usize) -> bool {
+    const LONGER: usize = 2;
+    let rate = (excess / excess_before).min(1.0);
+    excess * rate.powf((LONGER * steps_left) as f64) <= 1.0
 }
 
 /// Measures what rungs lead to with the knob at a position.
@@ -244,7 +244,7 @@ impl Search {
                     continue;
                 }
                 let steps_left = (if up { rungs - 1 - next } else { next }) / stride;
-                let goes_on = other.leads_on(found, steps_left);
+                let goes_on = is_in_reach(found.excess, other.excess, steps_left);
                 *found = other;
                 (moved, failures) = (true, 0);
                 if !goes_on {
@@ -323,6 +323,16 @@ impl Search {
                 let knob = position as f64 + share * (next as f64 - position as f64);
                 let cost = between(goal.cost(&here), goal.cost(&there), share);
                 return Ok(Found { rungs, knob, excess: 1.0, cost });
+            }
+            let steps_left = if up { last - next } else { next };
+            if !met && !is_in_reach(goal.excess(&here), goal.excess(&there), steps_left) {
+                // What is between need not be known where the end does not meet the goal, either.
+                let end = if up { last } else { 0 };
+                let at_end = at(end)?;
+                let (excess, cost) = (goal.excess(&at_end), goal.cost(&at_end));
+                if excess > 1.0 {
+                    return Ok(Found { rungs, knob: end as f64, excess, cost });
+                }
             }
             (position, here) = (next, there);
         }
@@ -450,6 +460,16 @@ mod tests {
         let near = search.best(Goal::Nmae(0.3), None, 0.0, 0..1, &mut slow).expect("never fails");
         assert_eq!((near.excess <= 1.0, near.rungs[0]), (true, 12), "{near:?}");
         assert_eq!(highest, 13);
+    }
+
+    #[test]
+    fn a_goal_is_met_behind_a_plateau() {
+        let mut plateau = |_: &[usize], knob: f64| {
+            let nmae = if knob < 5.0 { 0.5 } else { 0.05 };
+            Ok::<_, ()>(Measured { bytes: 1.0 + knob, nmae, max_error: nmae })
+        };
+        let found = space().best(Goal::Nmae(0.1), None, 1.0, 0..0, &mut plateau).expect("never fails");
+        assert!(found.excess <= 1.0 && (4.0..=5.0).contains(&found.knob), "{found:?}");
     }
 
     #[test]

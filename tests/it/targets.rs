@@ -434,10 +434,16 @@ fn layouts_of_devices_and_of_short_series_are_found() {
     let devices = "SELECT value / 8 AS ts, 'd' || (value % 8) AS device, 20 + sin(value / 8 * 0.02) + value % 8 AS reading, \
                    value % 13 * 0.5 AS battery FROM generate_series(0, 15999)";
     assert_eq!(found("devices.parquet", devices), serde_json::json!(["--long", "ts,device,reading"]));
-    // Five days of five minutes, with noise that moves the peak by one.
+    let machines = "SELECT value / 2 AS ts, 'm' || (value % 2) AS machine, sin(value * 0.01) AS s0, cos(value * 0.01) AS s1, \
+                    sin(value * 0.02) AS s2 FROM generate_series(0, 7999)";
+    assert_eq!(found("machines.parquet", machines), serde_json::json!(["--columns", "s*"]));
+    // Five days of five minutes, with noise that moves the peak.
     let days = "SELECT value AS t, sin(value * 6.283185307 / 288) + 0.2 * sin(value * value * 1.7) AS x \
                 FROM generate_series(1, 1500)";
     assert_eq!(found("days.parquet", days), serde_json::json!(["--column", "x", "--window", "288"]));
+    // A period that is near a usual one, and is not it.
+    let odd = "SELECT value AS t, sin(value * 6.283185307 / 59) AS x FROM generate_series(1, 6000)";
+    assert_eq!(found("odd.parquet", odd), serde_json::json!(["--column", "x", "--window", "59"]));
 }
 
 #[test]

@@ -27,7 +27,9 @@ impl VerifyArguments {
         let mut report = Report::default();
         report.add("files", found.files);
         report.add("rows", found.rows);
-        report.add("compared_with_originals", found.compared);
+        if originals.is_some() {
+            report.add("match_their_originals", found.matched);
+        }
         report.add("max_error", found.error.max);
         report.add("nmae", found.error.nmae);
         report.add("nrmse", found.error.nrmse);
