@@ -156,7 +156,10 @@ fn rows_are_added() {
     let inspected = ok(&["inspect", &archive]);
     assert_eq!(inspected["rows"], 2 * 576);
     assert_eq!(inspected["history"].as_array().expect("steps").len(), 2);
-    assert_eq!(ok(&["verify", &archive, "--against", &first, &second])["files"], 2);
+    let verified = ok(&["verify", &archive, "--against", &first, &second]);
+    assert_eq!((&verified["files"], &verified["match_their_originals"]), (&2.into(), &2.into()));
+    let other = folder.traffic("other.parquet", "list", 3);
+    assert!(fails(&["verify", &archive, "--against", &other]).contains("no original of this name"));
     let error = fails(&["append", &archive, &second]);
     assert!(error.contains("b.parquet already"), "{error}");
     // And in SQL, into a new archive too.
