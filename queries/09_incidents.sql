@@ -1,14 +1,14 @@
 -- Incidents: what the dictionary cannot express is news. A sensor is slow when it is far below what the other
 -- sensors' code says, measured by how much it usually differs, for a quarter of an hour or more; slow
--- neighbours at the same time are one incident, at the place where most speed is lost. Eight atoms hold the daily
--- pattern; with many more, some would learn the incidents themselves.
+-- neighbours at the same time are one incident, at the place where most speed is lost. Six atoms hold the daily
+-- pattern; with more, some would learn the incidents themselves.
 CREATE VIEW residuals AS
 SELECT time, unnest(range(0, array_length(r))) AS sensor, unnest(r) AS residual
-FROM (SELECT time, sparse_residual(v, (SELECT sparse_train(v, {atoms: 8}) FROM 'sample-data/traffic.parquet'))['elements'] AS r
+FROM (SELECT time, sparse_residual(v, (SELECT sparse_train(v, {atoms: 6}) FROM 'sample-data/traffic.parquet'))['elements'] AS r
       FROM 'sample-data/traffic.parquet');
 
 -- What is usual for a sensor at an hour of the day: the median, and how far from it the median row is (as a standard
--- deviation, and never less than that of the sensor's whole day). The default threshold is seven times that.
+-- deviation, and never less than that of the sensor's whole day). The default threshold is six times that.
 CREATE TABLE slow AS
 WITH middle AS (
     SELECT sensor, date_part('hour', time) AS hour, median(residual) AS usual FROM residuals GROUP BY sensor, hour),
@@ -21,7 +21,7 @@ SELECT d.time, d.sensor, d.difference AS residual
 FROM differences d
 JOIN hourly h ON d.sensor = h.sensor AND d.hour = h.hour
 JOIN daily a ON d.sensor = a.sensor
-WHERE d.difference < -7 * greatest(h.spread, a.spread);
+WHERE d.difference < -6 * greatest(h.spread, a.spread);
 
 -- Stretches of one sensor without a gap of more than one interval.
 CREATE TABLE stretches AS
