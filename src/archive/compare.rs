@@ -125,7 +125,7 @@ fn first_broken(
             if !bound.holds(number, *value, *read) || !(number.is_float() || narrow(*read)) {
                 return Some(i);
             }
-            sums.add(number.to_f64(*value), number.to_f64(*read));
+            sums.add(number.to_f64(*value), number.difference(*value, *read));
         }
     }
     error.merge(&sums.sums());

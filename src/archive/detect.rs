@@ -23,8 +23,8 @@ const NATURAL: [usize; 11] = [24, 48, 60, 96, 144, 168, 288, 336, 672, 720, 1440
 /// A series repeats itself if values a period apart are at least so much alike.
 const PERIODIC: f64 = 0.3;
 
-/// The likely layout of a table that begins with these rows.
-pub(super) fn detect(rows: &RecordBatch) -> Result<Layout> {
+/// The likely layout of a table of so many rows that begins with these.
+pub(super) fn detect(rows: &RecordBatch, total_rows: u64) -> Result<Layout> {
     let schema = rows.schema();
     let name = |column: usize| schema.field(column).name().clone();
     let is_list = |column: &usize| {
@@ -77,7 +77,7 @@ pub(super) fn detect(rows: &RecordBatch) -> Result<Layout> {
                     Ok(Layout::Long { time: name(time), series, value: name(value) })
                 }
                 (_, series) => {
-                    let length = period(rows.column(value))?;
+                    let length = in_enough_windows(period(rows.column(value))?, total_rows);
                     Ok(Layout::Window { column: name(value), series, length })
                 }
             }
@@ -150,6 +150,16 @@ fn period(column: &ArrayRef) -> Result<usize> {
             && natural.abs_diff(found) <= 1 + found / 100
     };
     Ok(NATURAL.into_iter().find(as_good).unwrap_or(found))
+}
+
+/// A half, a quarter or less of a period where there are too few whole ones to learn from.
+fn in_enough_windows(period: usize, rows: u64) -> usize {
+    const ENOUGH: u64 = 128;
+    const SHORTEST: usize = 16;
+    let halves = std::iter::successors(Some(period), |length| {
+        (length % 2 == 0 && length / 2 >= SHORTEST).then_some(length / 2)
+    });
+    halves.into_iter().find(|length| rows / *length as u64 >= ENOUGH).unwrap_or(period)
 }
 
 /// The arguments of `sparrow compress` that say so.

@@ -41,7 +41,10 @@ pub enum ArchiveError {
     #[error("{0}")]
     Layout(String),
     /// A list of another length than the others.
-    #[error("column {column}, row {row}: a list of {found} values where others have {expected}")]
+    #[error(
+        "column {column}, row {row}: a list of {found} values where others have {expected}; an archive holds lists of one \
+         length, so leave such rows out or make their lists NULL"
+    )]
     Ragged {
         /// The column.
         column: String,
@@ -52,8 +55,11 @@ pub enum ArchiveError {
         /// The length found.
         found: usize,
     },
-    /// A value that breaks the promise on its error; never published.
-    #[error("signal {signal}, sensor {sensor}: {value} would come back as {decoded}; please report this")]
+    /// A value that is not within the bound of the original.
+    #[error(
+        "signal {signal}, sensor {sensor}: the original has {value}, the archive {decoded}, which is more than was promised; \
+         is it the file that was compressed?"
+    )]
     Broken {
         /// The signal within its block.
         signal: usize,

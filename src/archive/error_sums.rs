@@ -84,26 +84,25 @@ impl ErrorLanes {
         let (decoded, rest_decoded) = decoded.as_chunks::<LANES>();
         for (values, decoded) in values.iter().zip(decoded) {
             for lane in 0..LANES {
-                self.add_to(lane, values[lane], decoded[lane]);
+                self.add_to(lane, values[lane], (values[lane] - decoded[lane]).abs());
             }
         }
         for (value, decoded) in rest.iter().zip(rest_decoded) {
-            self.add_to(0, *value, *decoded);
+            self.add_to(0, *value, (value - decoded).abs());
         }
     }
 
-    /// Adds one value, if it and what is decoded are finite.
+    /// Adds one value and how far off it comes back, if both are numbers.
     #[inline(always)]
-    pub fn add(&mut self, value: f64, decoded: f64) {
-        if value.is_finite() && decoded.is_finite() {
+    pub fn add(&mut self, value: f64, difference: f64) {
+        if value.is_finite() && !difference.is_nan() {
             self.values += 1;
-            self.add_to(0, value, decoded);
+            self.add_to(0, value, difference);
         }
     }
 
     #[inline(always)]
-    fn add_to(&mut self, lane: usize, value: f64, decoded: f64) {
-        let difference = (value - decoded).abs();
+    fn add_to(&mut self, lane: usize, value: f64, difference: f64) {
         self.max[lane] = if difference > self.max[lane] { difference } else { self.max[lane] };
         self.absolute[lane] += difference;
         self.square[lane] += difference * difference;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
+use arrow::datatypes::DataType;
 use futures::TryStreamExt;
 use object_store::ObjectStoreExt;
 use parquet::arrow::ArrowWriter;
@@ -16,7 +17,7 @@ use super::choose::{Chooser, Chosen, Target};
 use super::compress::{Input, group_sensors};
 use super::data_file_writer::Settings;
 use super::detect::{arguments, detect};
-use super::layout::{Layout, Table};
+use super::layout::{Layout, Table, item_type};
 use super::layout_request::{LayoutRequest, find_layout};
 use super::learn::{LearnSettings, Material};
 use super::placed::place_all;
@@ -61,6 +62,8 @@ pub struct Estimate {
     pub layout: Layout,
     /// The arguments that say so to `sparrow compress`.
     pub layout_arguments: Vec<String>,
+    /// Other columns with numbers, which are kept as they are.
+    pub kept_numbers: Vec<String>,
     /// Tables, and their rows; estimated where there are many.
     pub files: u64,
     /// Their rows.
@@ -137,7 +140,8 @@ pub async fn estimate(
         LayoutRequest::Find => {
             let batches = first.batches(None, 0, Some(FIRST_ROWS), FIRST_ROWS).await?;
             let batches: Vec<RecordBatch> = batches.try_collect().await?;
-            detect(&concat_batches(&first.schema, &batches)?)
+            let rows: u64 = sources.iter().map(|source| source.rows).sum();
+            detect(&concat_batches(&first.schema, &batches)?, rows * stride as u64)
         }
         asked => find_layout(asked, &first.schema),
     }
@@ -173,6 +177,7 @@ pub async fn estimate(
     let trials = Trials::new(&material, &sampled);
     let mut estimate = Estimate {
         layout_arguments: arguments(&layout, &names),
+        kept_numbers: kept_numbers(&table),
         layout,
         files: inputs.len() as u64,
         rows: sampled.total_rows,
@@ -255,6 +260,15 @@ impl Estimate {
             lambda: chosen.codebook.lambda(),
         }
     }
+}
+
+/// Columns that could have been coded, and are kept exactly.
+fn kept_numbers(table: &Table) -> Vec<String> {
+    let fields = table.kept.iter().map(|column| table.schema.field(*column));
+    let is_number = |data_type: &DataType| {
+        data_type.is_floating() || item_type(data_type).is_some_and(|item| item.is_floating())
+    };
+    fields.filter(|field| is_number(field.data_type())).map(|field| field.name().clone()).collect()
 }
 
 /// Bytes of a table as Parquet with zstd, and with floats split into their bytes as well.

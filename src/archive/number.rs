@@ -46,6 +46,16 @@ impl Number {
         }
     }
 
+    /// How far apart two values are; exact for integers, however large.
+    #[inline(always)]
+    pub fn difference(self, one: u64, other: u64) -> f64 {
+        match self {
+            Self::F32 | Self::F64 => (self.to_f64(one) - self.to_f64(other)).abs(),
+            Self::Signed => (one as i64).abs_diff(other as i64) as f64,
+            Self::Unsigned => one.abs_diff(other) as f64,
+        }
+    }
+
     /// The nearest value of this type; integers are rounded and end at the limits of 64 bits.
     #[inline(always)]
     pub fn nearest(self, value: f64) -> u64 {

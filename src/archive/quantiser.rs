@@ -89,11 +89,7 @@ impl Bound {
             Self::MaxError(bound) => bound,
             Self::MaxRelativeError(bound) => bound * number.to_f64(value).abs(),
         };
-        match number {
-            Number::F32 | Number::F64 => (number.to_f64(value) - number.to_f64(decoded)).abs() <= bound,
-            Number::Signed => (value as i64).abs_diff(decoded as i64) as f64 <= bound,
-            Number::Unsigned => value.abs_diff(decoded) as f64 <= bound,
-        }
+        number.difference(value, decoded) <= bound
     }
 }
 

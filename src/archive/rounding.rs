@@ -169,7 +169,7 @@ impl Rounding<'_> {
                     decoded = *raw;
                 }
                 let value = number.to_f64(*raw);
-                self.errors.add(value, number.to_f64(decoded));
+                self.errors.add(value, number.difference(*raw, decoded));
                 if value.is_finite() {
                     left.add(value, *prediction);
                 }

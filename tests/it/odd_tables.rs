@@ -85,3 +85,30 @@ fn a_file_that_cannot_be_read_does_not_stop_the_others() {
     let inspected = ok(&["inspect", &archive]);
     assert_eq!(inspected["rows"], 1500, "{inspected}");
 }
+
+#[test]
+fn errors_of_huge_integers_are_exact() {
+    let folder = Folder::new();
+    let table = folder.path("counters.parquet");
+    let columns: Vec<String> =
+        (0..8).map(|i| format!("4611686018427387000 + value * {} + value % 7 AS c{i}", i + 3)).collect();
+    let query = format!("SELECT {} FROM generate_series(0, 1999)", columns.join(", "));
+    assert!(run(&["sql", "-c", &format!("COPY ({query}) TO '{table}'")]).status.success());
+    let archive = folder.path("a");
+    let report = ok(&["compress", &table, "-o", &archive, "--columns", "c*", "--max-error", "3"]);
+    for report in [report, ok(&["verify", &archive, "--against", &table])] {
+        let max_error = report["max_error"].as_f64().expect("a number");
+        assert!((1.0..=3.0).contains(&max_error), "{report}");
+    }
+}
+
+#[test]
+fn another_original_is_taken_for_what_it_is() {
+    let folder = Folder::new();
+    let table = folder.smooth("t.parquet", "21.0");
+    let archive = folder.path("a");
+    ok(&["compress", &table, "-o", &archive, "--max-error", "0.5"]);
+    folder.smooth("t.parquet", "60.0");
+    let error = fails(&["verify", &archive, "--against", &table]);
+    assert!(error.contains("the original has 60") && error.contains("is it the file"), "{error}");
+}

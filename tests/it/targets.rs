@@ -441,6 +441,10 @@ fn layouts_of_devices_and_of_short_series_are_found() {
     let days = "SELECT value AS t, sin(value * 6.283185307 / 288) + 0.2 * sin(value * value * 1.7) AS x \
                 FROM generate_series(1, 1500)";
     assert_eq!(found("days.parquet", days), serde_json::json!(["--column", "x", "--window", "288"]));
+    // Seventy days are too few signals; half days are enough.
+    let half = "SELECT value AS t, sin(value * 6.283185307 / 288) + 0.01 * sin(value * value * 1.7) AS x \
+                FROM generate_series(1, 20160)";
+    assert_eq!(found("half.parquet", half), serde_json::json!(["--column", "x", "--window", "144"]));
     // A period that is near a usual one, and is not it.
     let odd = "SELECT value AS t, sin(value * 6.283185307 / 59) AS x FROM generate_series(1, 6000)";
     assert_eq!(found("odd.parquet", odd), serde_json::json!(["--column", "x", "--window", "59"]));

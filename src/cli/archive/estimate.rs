@@ -159,10 +159,18 @@ impl EstimateArguments {
                 line.max_error,
                 self.command(estimate, line.aim)
             ),
-            (Some(reason), None) => format!(
-                "It does not pay: {reason}. `sparrow compress` would store the files as they were, unless a bound is asked for: \
-                 --max-error is kept whatever the data."
-            ),
+            (Some(reason), None) => {
+                let without = "`sparrow compress` would store the files as they were, unless a bound is asked for: --max-error is \
+                               kept whatever the data";
+                match estimate.ladder.iter().find(|line| halves_without_loss(line, estimate)) {
+                    Some(line) => format!(
+                        "It does not pay: {reason}. {without}. --lossless takes {:.1} % of the files without any error.\n\n    {}",
+                        100.0 * line.bytes as f64 / estimate.source_bytes.max(1) as f64,
+                        self.command(estimate, line.aim)
+                    ),
+                    None => format!("It does not pay: {reason}. {without}."),
+                }
+            }
             (None, _) => {
                 let best = estimate.ladder.iter().filter(|line| line.met && !line.stored_as_they_were);
                 let met = estimate.ladder.iter().any(|line| line.met);
@@ -181,6 +189,13 @@ impl EstimateArguments {
             }
         }
     }
+}
+
+/// Whether a table of some size is half as large without any loss: then that is worth a word.
+fn halves_without_loss(line: &Prediction, estimate: &Estimate) -> bool {
+    const SMALL: u64 = 1 << 16;
+    let is_lossless = line.aim == Aim::Bound(Bound::Lossless) && !line.stored_as_they_were;
+    is_lossless && 2 * line.bytes <= estimate.source_bytes && estimate.source_bytes >= SMALL
 }
 
 /// A word as a shell takes it.
@@ -206,14 +221,19 @@ fn flag(aim: Aim) -> String {
 
 /// What was looked at.
 pub(super) fn summary(estimate: &Estimate) -> String {
+    let kept = match estimate.kept_numbers.join(", ") {
+        none if none.is_empty() => none,
+        names => format!(" ({names}: kept as they are)"),
+    };
     format!(
-        "{} rows in {} file{}, {} bytes ({} bytes of values in memory); layout {}; {} rows were looked at.",
+        "{} rows in {} file{}, {} bytes ({} bytes of values in memory); layout {}{}; {} rows were looked at.",
         estimate.rows,
         estimate.files,
         if estimate.files == 1 { "" } else { "s" },
         estimate.source_bytes,
         estimate.value_bytes,
         estimate.layout_arguments.join(" "),
+        kept,
         estimate.sampled_rows
     )
 }
