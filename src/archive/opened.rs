@@ -16,10 +16,10 @@ use super::data_file::DataFile;
 use super::dictionary_file::{self, Description};
 use super::drift::Promise;
 use super::error_sums::ErrorSums;
+use super::hashes::hash_file;
 use super::layout::Layout;
 use super::manifest::{ErrorSummary, FileEntry, HistoryEntry, Manifest, hash_of, place};
 use super::quantiser::Bound;
-use super::work::hash_file;
 use super::{ArchiveError, Result};
 
 /// An archive that has been opened.

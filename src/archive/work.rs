@@ -1,8 +1,6 @@
 //! From tables to data files, one after the other.
 
-use std::hash::Hasher as _;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, FieldRef, SchemaRef};
@@ -10,8 +8,7 @@ use arrow::util::display::array_value_to_string;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart};
-use twox_hash::xxhash3_64::Hasher;
+use object_store::{ObjectStoreExt, WriteMultipart};
 
 use super::block::{self, CodedBlock, Purpose};
 use super::compress::{Job, JobObserver, JobProgress, JobReport};
@@ -21,9 +18,11 @@ use super::dictionary_file::Description;
 use super::drift::{Drift, Promise, Watch};
 use super::error_sums::ErrorSums;
 use super::footer::Footer;
+use super::hashes::{chunk_hashes, hash_file};
 use super::layout::{Layout, Placement, Table};
-use super::manifest::{DictionaryEntry, FileEntry, hash_of, hash_text};
+use super::manifest::{DictionaryEntry, FileEntry, hash_of};
 use super::opened::Generation;
+use super::output::Output;
 use super::parquet_footer::{fetch_footer, indexed_length, parse_footer, with_index};
 use super::placed::{block_rows, place_rows};
 use super::pool::compute;
@@ -477,60 +476,5 @@ fn in_file(error: ArchiveError, first: u64) -> ArchiveError {
             ArchiveError::Ragged { column, row: first + row, expected, found }
         }
         other => other,
-    }
-}
-
-/// The hashes of all column chunks of a file.
-async fn chunk_hashes(store: &Arc<dyn ObjectStore>, path: &Path, footer: &[u8]) -> Result<Vec<Vec<String>>> {
-    let metadata = parse_footer(footer)?;
-    let mut groups = Vec::with_capacity(metadata.num_row_groups());
-    for group in metadata.row_groups() {
-        let mut hashes = Vec::with_capacity(group.num_columns());
-        for chunk in group.columns() {
-            let (start, length) = chunk.byte_range();
-            hashes.push(hash_of(&store.get_range(path, start..start + length).await?));
-        }
-        groups.push(hashes);
-    }
-    Ok(groups)
-}
-
-/// The length and the XXH3-64 of a file, read piece by piece.
-pub(super) async fn hash_file(store: &Arc<dyn ObjectStore>, path: &Path) -> Result<(u64, String)> {
-    let mut bytes = store.get(path).await?.into_stream();
-    let mut hasher = Hasher::new();
-    let mut length = 0;
-    while let Some(part) = bytes.try_next().await? {
-        hasher.write(&part);
-        length += part.len() as u64;
-    }
-    Ok((length, hash_text(hasher.finish())))
-}
-
-/// Bytes on their way out, and what is known of them.
-struct Output {
-    upload: WriteMultipart,
-    length: u64,
-    /// What the observer knows of.
-    reported: u64,
-    hasher: Hasher,
-}
-
-impl Output {
-    fn new(upload: WriteMultipart) -> Self {
-        Self { upload, length: 0, reported: 0, hasher: Hasher::new() }
-    }
-
-    async fn write(&mut self, bytes: Vec<u8>) -> Result<()> {
-        const PARTS_IN_FLIGHT: usize = 2;
-        self.upload.wait_for_capacity(PARTS_IN_FLIGHT).await?;
-        self.length += bytes.len() as u64;
-        self.hasher.write(&bytes);
-        self.upload.put(bytes.into());
-        Ok(())
-    }
-
-    fn hash(&self) -> String {
-        hash_text(self.hasher.finish())
     }
 }

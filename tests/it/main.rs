@@ -6,6 +6,7 @@ mod bad_input;
 mod bench;
 mod command;
 mod commands;
+mod damage;
 mod determinism;
 mod embedding;
 mod engine;
