@@ -17,7 +17,7 @@ use super::learn::{LearnSettings, Material};
 use super::quantiser::Bound;
 use super::space::{Space, runners_up, search_codes};
 use super::trial::{Effort, Outcome, Trials};
-use super::work::worthwhile;
+use super::verdict::worthwhile;
 use super::{ArchiveError, Result};
 use crate::math::Observer;
 use crate::math::search::{Found, Goal, Measured, tune};

@@ -25,7 +25,7 @@ use super::quantiser::Bound;
 use super::sampled::{Look, look_at};
 use super::source::Source;
 use super::trial::{Example, Trials, bytes_beside_stored};
-use super::work::worthwhile;
+use super::verdict::worthwhile;
 use super::{ArchiveError, Result};
 use crate::math::Observer;
 

@@ -478,8 +478,10 @@ fn typical_deviation(rows: &[f64], sensors: usize) -> f64 {
 }
 
 fn median(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
+    if values.is_empty() {
+        return 0.0;
+    }
+    *values.select_nth_unstable_by(values.len() / 2, f64::total_cmp).1
 }
 
 fn deviations(rows: &[f64], sensors: usize) -> Vec<f64> {

@@ -19,7 +19,7 @@ use super::sampled::{Look, look_at};
 use super::site::Site;
 use super::source::Source;
 use super::trial::{Effort, Trials};
-use super::work::worthwhile;
+use super::verdict::worthwhile;
 use super::{ArchiveError, Result};
 use crate::math::{Dictionary, Observer};
 

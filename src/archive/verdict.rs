@@ -27,6 +27,11 @@ const USUAL_KNOB: f64 = 2.0;
 /// Fewer signals cannot be learned from and checked.
 const FEWEST_SIGNALS: u64 = 100;
 
+/// Codes must save a twentieth: a table that is stored as it was is simpler to read.
+pub(super) fn worthwhile(bytes: u64) -> u64 {
+    bytes - bytes / 20
+}
+
 impl Chooser<'_> {
     /// Why a dictionary does not pay, if it does not. Nothing else can be chosen afterwards.
     pub fn verdict(mut self, learned_from: &Trials) -> Result<Option<String>> {

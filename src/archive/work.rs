@@ -30,6 +30,7 @@ use super::prepare::{self, Request};
 use super::quantiser::Bound;
 use super::site::{Site, Spot};
 use super::source::{Source, read_ahead};
+use super::verdict::worthwhile;
 use super::{ArchiveError, Result};
 
 /// The part of a job that turns files into data files.
@@ -462,11 +463,6 @@ fn other_columns(found: &SchemaRef, expected: &SchemaRef) -> String {
         (None, None) => "their order is another".to_string(),
     };
     format!("its columns are not those of the archive's other tables: {what}")
-}
-
-/// Codes must save a twentieth: a table that is stored as it was is simpler to read.
-pub(super) fn worthwhile(bytes: u64) -> u64 {
-    bytes - bytes / 20
 }
 
 /// Numbers rows from the beginning of the file.
