@@ -1,7 +1,7 @@
 //! The arithmetic of forecasts, for integers of 64 bits and for small ones, of which a processor does more at once.
 
 /// A signed integer whose sums wrap.
-pub(in crate::archive) trait Integer: Copy + Default {
+pub(in crate::archive) trait Integer: Copy + Default + PartialEq {
     fn of(value: i64) -> Self;
     fn wide(self) -> i64;
     /// A quarter of `of_last last + of_ago ago`, rounded to the nearest.

@@ -7,12 +7,14 @@ use super::contexts::{self, COLUMNS, NEIGHBOURS, ROW};
 use super::integer::Integer;
 use super::lanes::Lanes;
 use super::plan::Plan;
+use super::quiet::Quiet;
 
 /// Calls `code` with the contexts of every row, and what forecasts leave of its integers.
 #[inline(always)]
 pub(super) fn walk<const TOGETHER: usize>(
     values: &[i32],
     plan: &Plan,
+    quiet: &Quiet,
     lanes: &Lanes,
     mut code: impl FnMut(&[u32], &[i32]),
 ) {
@@ -39,8 +41,20 @@ pub(super) fn walk<const TOGETHER: usize>(
     let zeros = vec![0i32; columns];
     let (mut integers, mut last, mut ago) = (zeros.clone(), zeros.clone(), zeros);
     for (row, of_row) in values.chunks_exact(columns).enumerate() {
-        // What was this row is the last one now.
-        std::mem::swap(&mut integers, &mut last);
+        if quiet.contains(row) {
+            column_means_after(&last_sizes, &mut column_means);
+            if plan.period > 0 {
+                of_period[row % plan.period * columns..][..columns].fill(0);
+            }
+            std::mem::swap(&mut sizes_before, &mut last_sizes);
+            last_sizes.fill(0);
+            continue;
+        }
+        match row.checked_sub(1).filter(|last| quiet.contains(*last)) {
+            Some(quiet) => lanes.in_order(&values[quiet * columns..][..columns], &mut last),
+            // What was this row is the last one now.
+            None => std::mem::swap(&mut integers, &mut last),
+        }
         lanes.in_order(of_row, &mut integers);
         if let Some(row_ago) = row.checked_sub(plan.period).filter(|_| plan.period > 0) {
             lanes.in_order(&values[row_ago * columns..][..columns], &mut ago);
@@ -50,7 +64,8 @@ pub(super) fn walk<const TOGETHER: usize>(
         } else {
             &sizes_before[..]
         };
-        column_deviations(&last_sizes, &sizes_before, sizes_ago, &mut column_means, &mut deviations);
+        column_means_after(&last_sizes, &mut column_means);
+        column_deviations(&last_sizes, &sizes_before, sizes_ago, &column_means, &mut deviations);
         forecasts_leave(
             &integers,
             (&last, &ago),
@@ -75,20 +90,25 @@ pub(super) fn walk<const TOGETHER: usize>(
 
 // A row at a time: functions of their own, since compilers then know that what is written is not what is read.
 
+/// The means of columns once the sizes of another row are known.
+#[inline(always)]
+fn column_means_after(sizes: &[u32], means: &mut [u32]) {
+    means.iter_mut().zip(sizes).for_each(|(mean, size)| *mean = contexts::column_mean(*mean, *size));
+}
+
 /// How much columns deviated before this row.
 #[inline(always)]
 fn column_deviations(
     last_sizes: &[u32],
     sizes_before: &[u32],
     sizes_ago: &[u32],
-    means: &mut [u32],
+    means: &[u32],
     deviations: &mut [u32],
 ) {
     let width = deviations.len();
     let (last_sizes, sizes_before) = (&last_sizes[..width], &sizes_before[..width]);
-    let (sizes_ago, means) = (&sizes_ago[..width], &mut means[..width]);
+    let (sizes_ago, means) = (&sizes_ago[..width], &means[..width]);
     for i in 0..width {
-        means[i] = contexts::column_mean(means[i], last_sizes[i]);
         deviations[i] = contexts::deviation(last_sizes[i], sizes_before[i], sizes_ago[i], means[i]);
     }
 }

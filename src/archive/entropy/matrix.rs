@@ -12,11 +12,12 @@ use super::known;
 use super::lanes::Lanes;
 use super::noted::Noted;
 use super::plan::Plan;
+use super::quiet::Quiet;
 use super::rans::{Decoder, LANES, Slot, Slots};
 use super::symbols;
 use super::whole;
 use crate::archive::Result;
-use crate::archive::bytes::{Reader, write_varint};
+use crate::archive::bytes::{Reader, write_part, write_varint};
 use crate::math::vectorised;
 
 /// Writes the integers; where `coded` says no they must be 0 and are not written.
@@ -27,30 +28,35 @@ pub(in crate::archive) fn encode(
     bytes: &mut Vec<u8>,
 ) {
     let mut noted = Noted::new(values.len());
-    let plan = match values {
+    let (plan, quiet) = match values {
         Integers::Small(values) => {
             let plan = Plan::new(values, columns);
+            let quiet = Quiet::find(values, coded, &plan);
             vectorised(
                 #[inline(always)]
                 || match coded {
-                    None => noted.note_known(values, &plan),
-                    Some(_) => noted.note_walked(values, coded, &plan),
+                    None => noted.note_known(values, &plan, &quiet),
+                    Some(_) => noted.note_walked(values, coded, &plan, &quiet),
                 },
             );
-            plan
+            (plan, quiet)
         }
         Integers::Wide(values) => {
             let plan = Plan::new(values, columns);
+            let quiet = Quiet::find(values, coded, &plan);
             vectorised(
                 #[inline(always)]
-                || noted.note_walked(values, coded, &plan),
+                || noted.note_walked(values, coded, &plan, &quiet),
             );
-            plan
+            (plan, quiet)
         }
     };
     let tables = noted.tables();
-    let is_wide = matches!(values, Integers::Wide(_));
-    write_varint(bytes, 2 * plan.period as u64 + u64::from(is_wide));
+    let (is_wide, has_quiet) = (matches!(values, Integers::Wide(_)), !quiet.is_empty());
+    write_varint(bytes, 4 * plan.period as u64 + 2 * u64::from(has_quiet) + u64::from(is_wide));
+    if has_quiet {
+        write_part(bytes, &quiet.write());
+    }
     bytes.extend(plan.columns.iter().map(|(forecast, level)| forecast << 4 | level));
     tables.write(bytes);
     vectorised(
@@ -62,13 +68,14 @@ pub(in crate::archive) fn encode(
 impl Noted {
     /// Notes integers that are all there and small.
     #[inline(always)]
-    fn note_known(&mut self, values: &[i32], plan: &Plan) {
+    fn note_known(&mut self, values: &[i32], plan: &Plan, quiet: &Quiet) {
         let lanes = Lanes::new(plan.columns.len());
         // Constants, so that loops are made for them.
         match lanes.together() {
             1 => known::walk::<1>(
                 values,
                 plan,
+                quiet,
                 &lanes,
                 #[inline(always)]
                 |contexts, residuals| self.note_row::<1>(contexts, residuals),
@@ -76,6 +83,7 @@ impl Noted {
             _ => known::walk::<LANES>(
                 values,
                 plan,
+                quiet,
                 &lanes,
                 #[inline(always)]
                 |contexts, residuals| self.note_row::<LANES>(contexts, residuals),
@@ -84,12 +92,13 @@ impl Noted {
     }
 
     #[inline(always)]
-    fn note_walked<T: Integer>(&mut self, values: &[T], coded: Option<&[bool]>, plan: &Plan) {
+    fn note_walked<T: Integer>(&mut self, values: &[T], coded: Option<&[bool]>, plan: &Plan, quiet: &Quiet) {
         // A walk writes what it goes through; what is to be compared with the bytes must not change.
         walk(
             &mut values.to_vec(),
             coded,
             plan,
+            quiet,
             #[inline(always)]
             |lane, context, residual| {
                 self.note(lane, context, residual.wide());
@@ -106,8 +115,9 @@ pub(in crate::archive) fn decode(
     columns: usize,
     coded: Option<&[bool]>,
 ) -> Result<Integers> {
-    let described = reader.size(2 * Plan::LONGEST_PERIOD + 1)?;
-    let (period, is_wide) = (described / 2, described % 2 == 1);
+    let described = reader.size(4 * Plan::LONGEST_PERIOD + 3)?;
+    let (period, has_quiet, is_wide) = (described / 4, described & 2 != 0, described & 1 != 0);
+    let quiet = if has_quiet { Quiet::read(reader.part()?, rows)? } else { Quiet::none(rows) };
     let described = reader.take(columns)?;
     let column = |byte: &u8| (byte >> 4 & 7, byte & 7);
     let plan = Plan::described(period, described.iter().map(column).collect());
@@ -117,8 +127,8 @@ pub(in crate::archive) fn decode(
     Ok(vectorised(
         #[inline(always)]
         || match is_wide {
-            true => Integers::Wide(source.read_all(rows * columns, coded, &plan)),
-            false => Integers::Small(source.read_all(rows * columns, coded, &plan)),
+            true => Integers::Wide(source.read_all(rows * columns, coded, &plan, &quiet)),
+            false => Integers::Small(source.read_all(rows * columns, coded, &plan, &quiet)),
         },
     ))
 }
@@ -132,13 +142,20 @@ struct Source<'a> {
 
 impl Source<'_> {
     #[inline(always)]
-    fn read_all<T: Integer>(mut self, count: usize, coded: Option<&[bool]>, plan: &Plan) -> Vec<T> {
+    fn read_all<T: Integer>(
+        mut self,
+        count: usize,
+        coded: Option<&[bool]>,
+        plan: &Plan,
+        quiet: &Quiet,
+    ) -> Vec<T> {
         let mut values = vec![T::default(); count];
         let Some(coded) = coded else {
             let lanes = Lanes::new(plan.columns.len());
             whole::walk(
                 &mut values,
                 plan,
+                quiet,
                 &lanes,
                 #[inline(always)]
                 |lane, context| self.next_symbol(lane, context),
@@ -149,6 +166,7 @@ impl Source<'_> {
             &mut values,
             Some(coded),
             plan,
+            quiet,
             #[inline(always)]
             |lane, context, _| T::of(self.next(lane, context)),
         );
@@ -208,9 +226,10 @@ struct Sizes {
 impl<T: Integer> Foretold<T> {
     fn new(plan: &Plan) -> Self {
         let columns = plan.columns.len();
+        let (of_last, of_ago) = plan.shares_of();
         Self {
-            of_last: plan.shares.iter().map(|(of_last, _)| T::of(i64::from(*of_last))).collect(),
-            of_ago: plan.shares.iter().map(|(_, of_ago)| T::of(i64::from(*of_ago))).collect(),
+            of_last,
+            of_ago,
             values: vec![T::default(); columns],
             deviations: vec![0; columns],
             leans: vec![0; columns],
@@ -263,6 +282,7 @@ fn walk<T: Integer>(
     values: &mut [T],
     coded: Option<&[bool]>,
     plan: &Plan,
+    quiet: &Quiet,
     mut code: impl FnMut(usize, usize, T) -> T,
 ) {
     let columns = plan.columns.len();
@@ -294,12 +314,17 @@ fn walk<T: Integer>(
         let (foretold, deviations, leans) =
             (&foretold.values[..columns], &foretold.deviations[..columns], &foretold.leans[..columns]);
         let levels = &levels[..columns];
+        let is_quiet = quiet.contains(row);
         order.in_turns(
             #[inline(always)]
             |l, i| {
                 if coded.is_some_and(|coded| !coded[i]) {
                     // As if it had not been there.
                     kept[i] = last[i];
+                    return;
+                }
+                if is_quiet {
+                    (now[i], kept[i]) = (foretold[i], 0);
                     return;
                 }
                 let lane = &mut lanes[l];
@@ -338,11 +363,14 @@ mod tests {
         fn matrices_come_back(
             columns in prop_oneof![1usize..9, 32usize..40],
             small in prop::collection::vec(-3i64..4, 0..400),
-            wild in prop::collection::vec((0usize..400, any::<i64>()), 0..8),
+            repeats in prop_oneof![Just(1), 8usize..20],
+            wild in prop::collection::vec((0usize..4000, any::<i64>()), 0..8),
             holes in any::<u64>(),
         ) {
             let mut values = small;
             values.truncate(values.len() / columns * columns);
+            // What repeats itself has rows of which nothing is coded.
+            let mut values = values.repeat(repeats);
             for (place, value) in wild {
                 if let Some(slot) = values.get_mut(place) {
                     *slot = value;
@@ -373,11 +401,19 @@ mod tests {
                 .prop_flat_map(|columns| prop::collection::vec((0u8..8, 0u8..8), columns)),
             period in 0usize..9,
             values in prop::collection::vec(prop_oneof![-3i64..4, -900i64..900, -(1i64 << 26) + 1..1 << 26], 0..300),
+            quiet in prop::collection::vec(any::<bool>(), 300),
         ) {
             let shape = shape.iter().map(|(forecast, level)| (if period > 0 { *forecast } else { forecast % 4 }, *level));
             let plan = Plan::described(period, shape.collect());
             let columns = plan.columns.len();
             let mut values: Vec<i64> = values[..values.len() / columns * columns].to_vec();
+            let quiet = Quiet::of(quiet);
+            for place in (0..values.len()).filter(|place| quiet.contains(place / columns)) {
+                let back = |rows: usize| place.checked_sub(rows * columns).map_or(0, |place| values[place]);
+                let (of_last, of_ago) = plan.shares[place % columns];
+                let ago = if period > 0 { back(period) } else { 0 };
+                values[place] = i64::foretold(back(1), of_last.into(), ago, of_ago.into());
+            }
             let mut small: Vec<i32> = values.iter().map(|value| *value as i32).collect();
             let (mut written, mut read, mut read_small) = (Vec::new(), Vec::new(), Vec::new());
             let lanes = Lanes::new(columns);
@@ -389,14 +425,14 @@ mod tests {
                 }));
             };
             match together {
-                1 => known::walk::<1>(&small, &plan, &lanes, note),
-                _ => known::walk::<LANES>(&small, &plan, &lanes, note),
+                1 => known::walk::<1>(&small, &plan, &quiet, &lanes, note),
+                _ => known::walk::<LANES>(&small, &plan, &quiet, &lanes, note),
             }
-            walk(&mut values, None, &plan, |lane, context, residual| {
+            walk(&mut values, None, &plan, &quiet, |lane, context, residual| {
                 read.push((lane, context, residual));
                 residual
             });
-            walk(&mut small, None, &plan, |lane, context, residual| {
+            walk(&mut small, None, &plan, &quiet, |lane, context, residual| {
                 read_small.push((lane, context, i64::from(residual)));
                 residual
             });

@@ -10,6 +10,7 @@ mod lanes;
 mod matrix;
 mod noted;
 mod plan;
+mod quiet;
 mod rans;
 mod symbols;
 mod whole;

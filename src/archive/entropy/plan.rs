@@ -66,6 +66,12 @@ impl Plan {
         let shares = columns.iter().map(|(forecast, _)| FORECASTS[usize::from(*forecast)]).collect();
         Self { period, columns, shares }
     }
+
+    /// The shares that forecasts have of the last integers, and of those a period ago.
+    pub fn shares_of<T: Integer>(&self) -> (Vec<T>, Vec<T>) {
+        let share = |share: &i8| T::of(i64::from(*share));
+        self.shares.iter().map(|(of_last, of_ago)| (share(of_last), share(of_ago))).unzip()
+    }
 }
 
 /// What each forecast would cost in each column.

@@ -7,6 +7,7 @@ use super::contexts::{self, HIGHEST, LEVEL_CONTEXTS, OF_COLUMN};
 use super::integer::Integer;
 use super::lanes::Lanes;
 use super::plan::Plan;
+use super::quiet::Quiet;
 use super::rans::{LANES, Slot};
 
 /// Bits of a key that hold how much the neighbours deviated; those above are the column's part of the context. Three
@@ -49,6 +50,7 @@ struct Lane {
 pub(super) fn walk<T: Integer>(
     values: &mut [T],
     plan: &Plan,
+    quiet: &Quiet,
     lanes: &Lanes,
     mut read: impl FnMut(usize, usize) -> (Slot, Option<i64>),
 ) {
@@ -57,10 +59,24 @@ pub(super) fn walk<T: Integer>(
         return;
     }
     let mut known = Columns::new(plan, lanes, values.len() / columns);
+    let (of_columns, zeros) = (plan.shares_of(), vec![T::default(); columns]);
     let (mut foretold, mut residuals) = (vec![T::default(); columns], vec![T::default(); columns]);
     let (mut leans, mut keys) = (vec![0i32; columns], vec![0u32; columns]);
     let mut turns = [Lane::default(); LANES];
     for row in 0..values.len() / columns {
+        if quiet.contains(row) {
+            let (before, rest) = values.split_at_mut(row * columns);
+            let back = |rows: usize| match row.checked_sub(rows).filter(|_| rows > 0) {
+                Some(row) => &before[row * columns..][..columns],
+                None => &zeros[..],
+            };
+            fill_as_foretold(&mut rest[..columns], back(1), back(plan.period), &of_columns);
+            known.add_quiet_row(plan.period, row);
+            continue;
+        }
+        if let Some(quiet) = row.checked_sub(1).filter(|last| quiet.contains(*last)) {
+            lanes.in_order(&values[quiet * columns..][..columns], &mut known.last);
+        }
         if let Some(row_ago) = row.checked_sub(plan.period).filter(|_| plan.period > 0) {
             lanes.in_order(&values[row_ago * columns..][..columns], &mut known.ago);
         }
@@ -88,6 +104,17 @@ pub(super) fn walk<T: Integer>(
         }
         known.add_row(plan.period, row, &foretold, &residuals);
         lanes.in_columns(&known.last, &mut values[row * columns..][..columns]);
+    }
+}
+
+/// Fills a row with what is foretold.
+#[inline(always)]
+fn fill_as_foretold<T: Integer>(row: &mut [T], last: &[T], ago: &[T], (of_last, of_ago): &(Vec<T>, Vec<T>)) {
+    let columns = row.len();
+    let (last, ago) = (&last[..columns], &ago[..columns]);
+    let (of_last, of_ago) = (&of_last[..columns], &of_ago[..columns]);
+    for i in 0..columns {
+        row[i] = T::foretold(last[i], of_last[i], ago[i], of_ago[i]);
     }
 }
 
@@ -172,6 +199,18 @@ impl<T: Integer> Columns<T> {
         for i in 0..columns {
             let deviation = contexts::deviation(last_sizes[i], sizes_before[i], sizes_ago[i], means[i]);
             keys[i] = contexts[i] + deviation.min(HIGHEST);
+        }
+    }
+
+    /// Takes up a row of which nothing was coded; what it holds is known elsewhere.
+    #[inline(always)]
+    fn add_quiet_row(&mut self, period: usize, row: usize) {
+        let columns = self.last.len();
+        std::mem::swap(&mut self.last_sizes, &mut self.sizes_before);
+        self.last_sizes.fill(0);
+        self.means.iter_mut().for_each(|mean| *mean = contexts::column_mean(*mean, 0));
+        if period > 0 {
+            self.sizes_of_period[row % period * columns..][..columns].fill(0);
         }
     }
 
