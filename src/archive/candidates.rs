@@ -50,7 +50,11 @@ const MOST_BOUNDED_ATOMS: u64 = 256;
 const LAMBDA_RUNGS: [f64; 6] = [0.8, 0.4, 0.2, 0.1, 0.05, 0.02];
 const WEIGHT_RUNGS: [i16; 4] = [1, 2, 4, 8];
 /// The rung that codes alone begin with.
-const FIRST_WEIGHTS_OF_CODES: usize = 2;
+const COARSE_WEIGHTS: usize = 2;
+/// The penalty that a glance begins with: with the most atoms the best is near it.
+const GLANCED_LAMBDA: f64 = 0.4;
+/// Where the most atoms serve so many signals each, fewer save nothing.
+const MANY_SIGNALS_PER_ATOM: u64 = 256;
 const WIDTH_RUNGS: [Width; 4] = [Width::Linear, Width::Median(2.0), Width::Median(1.0), Width::Median(0.5)];
 /// Positions of the knob: penalties from 0.8 on, each half of the one before, down to 0.0125.
 const CODES_POSITIONS: usize = 7;
@@ -101,6 +105,8 @@ impl<'a> Candidates<'a> {
     ) -> Self {
         let widths = match (settings.kernel.as_deref(), settings.sigma) {
             (None | Some("rbf"), Some(sigma)) => vec![Width::Given(sigma)],
+            // Many atoms do better with a kernel, so that a glance is not worth learning without one.
+            (None, None) if trials.look == Look::Glance => WIDTH_RUNGS[1..].to_vec(),
             (None, None) => WIDTH_RUNGS.to_vec(),
             (Some("rbf"), None) => WIDTH_RUNGS[1..].to_vec(),
             (Some(_), _) => vec![Width::Asked],
@@ -130,7 +136,9 @@ impl<'a> Candidates<'a> {
     pub fn ladders(&self, family: Family) -> Vec<Ladder> {
         let ladder = |rungs, start, stride| Ladder { rungs, start, stride };
         let (lambdas, widths) = (&self.lambdas, &self.widths);
-        let lambda = lambdas.iter().position(|l| *l == Lambda::Share(LEARNED_LAMBDA)).unwrap_or(0);
+        let is_glance = matches!(family, Family::Bounded(_)) && self.trials.look == Look::Glance;
+        let first_lambda = if is_glance { GLANCED_LAMBDA } else { LEARNED_LAMBDA };
+        let lambda = lambdas.iter().position(|l| *l == Lambda::Share(first_lambda)).unwrap_or(0);
         let width = widths.iter().position(|w| *w == Width::Median(1.0)).unwrap_or(0);
         let signals_per_atom = match family {
             Family::Bounded(_) => USUAL_SIGNALS_PER_ATOM,
@@ -147,21 +155,31 @@ impl<'a> Candidates<'a> {
             _ => self.atoms.len(),
         };
         let mut ladders = vec![Ladder::FIXED; LADDERS];
-        ladders[ATOMS] = match (family, self.trials.look) {
+        ladders[ATOMS] = if is_glance {
             // Atoms cost next to nothing beside the signals of a large table: from below, most rungs would be learned
             // only to be left behind.
-            (Family::Bounded(_), Look::Glance) => ladder(most, most - 1, 1),
-            _ => ladder(most, self.atoms_for(signals_per_atom).min(most - 1), 2),
+            ladder(most, most - 1, 1)
+        } else {
+            ladder(most, self.atoms_for(signals_per_atom).min(most - 1), 2)
         };
         if family != Family::Codes {
             ladders[LAMBDA] = ladder(lambdas.len(), lambda, 1);
         }
         // Coarse weights take half the bytes of fine ones and are hardly worse, but for residuals, which make up for them.
-        let weights = if family == Family::Codes { FIRST_WEIGHTS_OF_CODES } else { 0 };
-        ladders[WEIGHTS] = ladder(WEIGHT_RUNGS.len(), weights, 2);
+        ladders[WEIGHTS] = match family {
+            Family::Codes => ladder(WEIGHT_RUNGS.len(), COARSE_WEIGHTS, 2),
+            // Many atoms are close to what they stand for, so that their weights say little.
+            _ if is_glance => ladder(WEIGHT_RUNGS.len(), COARSE_WEIGHTS, 1),
+            _ => ladder(WEIGHT_RUNGS.len(), 0, 2),
+        };
         ladders[WIDTH] = ladder(widths.len(), width, 1);
         ladders[SCALE] = ladder(2, 0, 1);
         ladders
+    }
+
+    /// Whether so many signals share the atoms that these cost nothing.
+    pub fn atoms_are_free(&self) -> bool {
+        self.trials.look == Look::Glance && self.trials.signals >= MANY_SIGNALS_PER_ATOM * MOST_BOUNDED_ATOMS
     }
 
     /// Choices that are far from one that was found, and may be better all the same: few atoms want a wider kernel than

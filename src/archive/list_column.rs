@@ -2,27 +2,27 @@
 //! bitmaps of them, which takes longer than to decode the values, and nobody asks for them where no list and no value is
 //! missing.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{ArrayRef, Float64Array, ListArray};
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, FieldRef};
 use object_store::ObjectStoreExt;
 use parquet::basic::Type;
-use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::DoubleType;
+use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
+use parquet::schema::types::ColumnDescriptor;
 
 use super::Result;
-use super::cells::all;
 use super::chunks::Chunks;
 use super::compress::Input;
+use super::list_levels::{Unlevelled, unlevelled};
 use super::source::Source;
-use crate::math::vectorised;
-
-/// Rows whose levels are looked at at a time: these should stay in a processor's cache.
-const STRIP: usize = 128;
 
 /// Reads a column from the first row on.
 pub(super) struct ListColumn {
@@ -32,9 +32,21 @@ pub(super) struct ListColumn {
     leaf: usize,
     item: FieldRef,
     next_group: usize,
-    reader: Option<ColumnReaderImpl<DoubleType>>,
-    definitions: Vec<i16>,
-    repetitions: Vec<i16>,
+    group: Option<Group>,
+}
+
+/// The column in a row group.
+struct Group {
+    pages: SerializedPageReader<Chunks>,
+    largest_definition: i16,
+    /// Values as if there were no lists, from pages without levels.
+    values: ColumnReaderImpl<DoubleType>,
+    waiting: Waiting,
+    /// Where lists begin that were not read yet, counted in values of the row group.
+    starts: VecDeque<usize>,
+    /// Values of the pages that were looked at, and those that were read.
+    seen: usize,
+    read: usize,
 }
 
 impl ListColumn {
@@ -60,60 +72,56 @@ impl ListColumn {
             leaf,
             item: item.clone(),
             next_group: 0,
-            reader: None,
-            definitions: Vec::new(),
-            repetitions: Vec::new(),
+            group: None,
         })
     }
 
     /// The lists of the next rows; `None` if something is missing there after all.
     pub async fn read(&mut self, rows: usize) -> Result<Option<ArrayRef>> {
-        let largest = self.metadata.file_metadata().schema_descr().column(self.leaf).max_def_level();
         let mut values = Vec::new();
         let mut offsets: Vec<i32> = Vec::with_capacity(rows + 1);
         while offsets.len() < rows {
-            let Some(reader) = &mut self.reader else {
-                match self.next_reader().await? {
-                    Some(reader) => self.reader = Some(reader),
+            let Some(group) = &mut self.group else {
+                match self.next_group().await? {
+                    Some(group) => self.group = Some(group),
                     None => return Ok(None),
                 }
                 continue;
             };
-            self.definitions.clear();
-            self.repetitions.clear();
-            let (levels, first) = ((&mut self.definitions, &mut self.repetitions), values.len());
-            let wanted = STRIP.min(rows - offsets.len());
-            let (read, ..) = reader.read_records(wanted, Some(levels.0), Some(levels.1), &mut values)?;
-            if read == 0 {
-                self.reader = None;
+            let Some(end) = group.find(rows - offsets.len())? else { return Ok(None) };
+            if group.starts.is_empty() && end == group.read {
+                self.group = None;
                 continue;
+            }
+            // Every value is in a list.
+            if group.starts.front() != Some(&group.read) {
+                return Ok(None);
+            }
+            let (first, count) = (values.len(), end - group.read);
+            let found = group.starts.len().min(rows - offsets.len());
+            if first.saturating_add(count) > i32::MAX as usize {
+                return Ok(None);
             }
             if offsets.is_empty() {
                 // As many more, if lists are of one length.
-                values.reserve_exact((values.len() / read + 1).saturating_mul(rows - read));
+                values.reserve_exact((count / found).saturating_mul(rows).max(count));
             }
-            let is_whole = vectorised(
-                #[inline(always)]
-                || all(&self.definitions, |level| *level == largest),
-            );
-            let starts = self.repetitions.iter().enumerate().filter(|(_, level)| **level == 0);
-            offsets.extend(starts.map(|(place, _)| (first + place) as i32));
-            if !is_whole || values.len() - first != self.repetitions.len() || values.len() > i32::MAX as usize
-            {
+            let read = group.read;
+            offsets.extend(group.starts.drain(..found).map(|start| (first + start - read) as i32));
+            group.values.read_records(count, None, None, &mut values)?;
+            group.read = end;
+            if values.len() != first + count {
                 return Ok(None);
             }
         }
         offsets.push(values.len() as i32);
-        if offsets.len() != rows + 1 {
-            return Ok(None);
-        }
         let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
         let values = Arc::new(Float64Array::from(values));
         Ok(Some(Arc::new(ListArray::try_new(self.item.clone(), offsets, values, None)?)))
     }
 
     /// The next row group's part of the column.
-    async fn next_reader(&mut self) -> Result<Option<ColumnReaderImpl<DoubleType>>> {
+    async fn next_group(&mut self) -> Result<Option<Group>> {
         if self.next_group >= self.metadata.num_row_groups() {
             return Ok(None);
         }
@@ -125,10 +133,72 @@ impl ListColumn {
         let rows = group.num_rows().max(0) as usize;
         let pages =
             SerializedPageReader::new(Arc::new(Chunks::new(vec![(start, bytes)])), chunk, rows, None)?;
-        match get_column_reader(chunk.column_descr_ptr(), Box::new(pages)) {
-            ColumnReader::DoubleColumnReader(reader) => Ok(Some(reader)),
-            _ => Ok(None),
+        let described = chunk.column_descr();
+        let alone = ColumnDescriptor::new(described.self_type_ptr(), 0, 0, described.path().clone());
+        let waiting = Waiting::default();
+        let values = ColumnReaderImpl::new(Arc::new(alone), Box::new(waiting.clone()));
+        let largest_definition = described.max_def_level();
+        let starts = VecDeque::new();
+        Ok(Some(Group { pages, largest_definition, values, waiting, starts, seen: 0, read: 0 }))
+    }
+}
+
+impl Group {
+    /// Looks at pages until so many lists are known, and gives where they end: after fewer, if the row group has no more.
+    /// `None` if something is missing.
+    fn find(&mut self, lists: usize) -> Result<Option<usize>> {
+        while self.starts.len() <= lists {
+            let Some(page) = self.pages.get_next_page()? else { break };
+            if let Page::DictionaryPage { .. } = page {
+                self.waiting.push(page);
+                continue;
+            }
+            let Some(Unlevelled { page, starts, values }) = unlevelled(page, self.largest_definition) else {
+                return Ok(None);
+            };
+            self.starts.extend(starts.into_iter().map(|start| self.seen + start));
+            self.seen += values;
+            self.waiting.push(page);
         }
+        Ok(Some(self.starts.get(lists).copied().unwrap_or(self.seen)))
+    }
+}
+
+/// Pages that wait for their values to be read.
+#[derive(Clone, Default)]
+struct Waiting(Arc<Mutex<VecDeque<Page>>>);
+
+impl Waiting {
+    fn push(&self, page: Page) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(page);
+    }
+
+    fn pop(&self) -> Option<Page> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+}
+
+impl Iterator for Waiting {
+    type Item = std::result::Result<Page, ParquetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.pop().map(Ok)
+    }
+}
+
+impl PageReader for Waiting {
+    fn get_next_page(&mut self) -> std::result::Result<Option<Page>, ParquetError> {
+        Ok(self.pop())
+    }
+
+    /// Nothing is known of pages before they are there.
+    fn peek_next_page(&mut self) -> std::result::Result<Option<PageMetadata>, ParquetError> {
+        Err(ParquetError::NYI("pages are read one after the other".to_string()))
+    }
+
+    fn skip_next_page(&mut self) -> std::result::Result<(), ParquetError> {
+        self.pop();
+        Ok(())
     }
 }
 

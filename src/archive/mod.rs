@@ -31,6 +31,7 @@ mod layout_request;
 mod learn;
 mod left;
 mod list_column;
+mod list_levels;
 mod manifest;
 mod number;
 mod opened;

@@ -22,6 +22,7 @@ const WHOLE_FILES: usize = 64;
 const WHOLE_BYTES: u64 = 256 << 20;
 /// Of larger ones: runs of rows to learn from, and what they hold at most.
 const LEARNED_RUNS: usize = 32;
+const GLANCED_RUNS: usize = 16;
 const LEARNED_ROWS: usize = 1 << 16;
 const LEARNED_VALUES: usize = 1 << 22;
 /// Rows where a glance is enough: a little more than are learned from in the end, since some may be alike.
@@ -100,9 +101,9 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64, look
         return Ok(sampled);
     }
     sampled.look = look;
-    let (most_rows, most_blocks) = match look {
-        Look::Thorough => (LEARNED_ROWS, MEASURED_BLOCKS),
-        Look::Glance => (GLANCED_ROWS, GLANCED_BLOCKS),
+    let (most_runs, most_rows, most_blocks) = match look {
+        Look::Thorough => (LEARNED_RUNS, LEARNED_ROWS, MEASURED_BLOCKS),
+        Look::Glance => (GLANCED_RUNS, GLANCED_ROWS, GLANCED_BLOCKS),
     };
     let measured = measured_blocks(table, sources, block, most_blocks);
     let bytes: u64 = sources.iter().map(|source| source.bytes).sum();
@@ -114,11 +115,11 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64, look
     });
     sampled.blocks = read_all(blocks.collect(), at_once).await?;
     let affordable = FETCHED_BYTES / group_bytes;
-    let fetched = affordable.clamp(FEWEST_RUNS, LEARNED_RUNS as u64) as usize;
+    let fetched = affordable.clamp(FEWEST_RUNS, most_runs as u64) as usize;
     let stride = groups.len().div_ceil(fetched).max(1);
     let fetched = groups.len().div_ceil(stride).max(1);
     // Where row groups are few they are large, and not alike from beginning to end.
-    let in_group = (LEARNED_RUNS / fetched).max(1);
+    let in_group = (most_runs / fetched).max(1);
     let runs = fetched * in_group;
     let most = match &table.layout {
         // A row is one value there, and a signal takes many.

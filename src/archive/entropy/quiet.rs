@@ -114,17 +114,17 @@ fn is_as_foretold<T: Integer>(
     let columns = row.len();
     let (last, ago, coded) = (&last[..columns], &ago[..columns], &coded[..columns]);
     let (of_last, of_ago) = (&of_last[..columns], &of_ago[..columns]);
-    (0..columns).step_by(AT_ONCE).all(
-        #[inline(always)]
-        |start| {
-            let mut are_quiet = true;
-            for i in start..columns.min(start + AT_ONCE) {
-                let left = row[i].minus(T::foretold(last[i], of_last[i], ago[i], of_ago[i]));
-                are_quiet &= (left == T::default()) | !coded[i];
-            }
-            are_quiet
-        },
-    )
+    let (mut start, mut are_quiet) = (0, true);
+    // Loops, since closures of iterators are not compiled for all of the CPU's vectors.
+    while start < columns && are_quiet {
+        let end = columns.min(start + AT_ONCE);
+        for i in start..end {
+            let left = row[i].minus(T::foretold(last[i], of_last[i], ago[i], of_ago[i]));
+            are_quiet &= (left == T::default()) | !coded[i];
+        }
+        start = end;
+    }
+    are_quiet
 }
 
 #[cfg(test)]

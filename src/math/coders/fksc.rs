@@ -215,14 +215,17 @@ impl<S: Similarities> Run<'_, '_, S> {
         let state = &mut *self.state;
         state.clear();
         let size = |i: usize| self.similarities.near(i).abs() + self.similarities.error(i);
-        let groups = (0..atoms).step_by(GROUP).map(|start| start..(start + GROUP).min(atoms));
-        state.peaks.extend(groups.map(|group| largest(group, size)));
+        // A loop: what `extend` calls is not compiled for all of the CPU's vectors.
+        for start in (0..atoms).step_by(GROUP) {
+            state.peaks.push(largest(start..(start + GROUP).min(atoms), size));
+        }
         let open = state.peaks.iter().filter(|peak| **peak > lambda).count();
         state.all = 2 * open > state.peaks.len();
         if state.all {
             state.candidates.extend(0..atoms as u32);
-            state.correlations.extend((0..atoms).map(|i| self.similarities.near(i)));
-            state.errors.extend((0..atoms).map(|i| self.similarities.error(i)));
+            state.correlations.resize(atoms, 0.0);
+            state.errors.resize(atoms, 0.0);
+            self.similarities.all_near(&mut state.correlations, &mut state.errors);
         } else {
             state.is_candidate.resize(atoms, false);
             for (group, peak) in state.peaks.iter_mut().enumerate().filter(|(_, peak)| **peak > lambda) {

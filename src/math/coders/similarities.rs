@@ -21,6 +21,8 @@ pub(super) trait Similarities: Copy {
     fn near(&self, position: usize) -> f64;
     /// How far `near` may be off.
     fn error(&self, position: usize) -> f64;
+    /// Both of all positions.
+    fn all_near(&self, near: &mut [f64], errors: &mut [f64]);
     /// The similarity.
     fn exact(&self, position: usize) -> f64;
     /// Several similarities at once.
@@ -142,6 +144,12 @@ impl Similarities for &[f64] {
     }
 
     #[inline(always)]
+    fn all_near(&self, near: &mut [f64], errors: &mut [f64]) {
+        near.copy_from_slice(self);
+        errors.fill(0.0);
+    }
+
+    #[inline(always)]
     fn exact(&self, position: usize) -> f64 {
         self[position]
     }
@@ -174,6 +182,11 @@ struct Bound {
 impl Bound {
     /// More than any similarity, and finite, so that sums with it can be compared and marked.
     const UNKNOWN: Self = Self { relative: 0.0, absolute: 1e300 };
+
+    #[inline(always)]
+    fn of(&self, similarity: f64) -> f64 {
+        similarity.abs() * self.relative + self.absolute
+    }
 }
 
 /// Where single precision loses more than this nothing is known, and everything is computed exactly.
@@ -256,7 +269,15 @@ impl Similarities for Screened<'_> {
 
     #[inline(always)]
     fn error(&self, position: usize) -> f64 {
-        self.near(position).abs() * self.bound.relative + self.bound.absolute
+        self.bound.of(self.near(position))
+    }
+
+    #[inline(always)]
+    fn all_near(&self, near: &mut [f64], errors: &mut [f64]) {
+        for ((near, error), known) in near.iter_mut().zip(errors).zip(self.near) {
+            *near = f64::from(*known);
+            *error = self.bound.of(*near);
+        }
     }
 
     #[inline(always)]
