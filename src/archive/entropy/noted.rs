@@ -44,20 +44,17 @@ impl Noted {
         self.whole_rows = columns;
         self.row.resize(columns, 0);
         let (row, residuals) = (&mut self.row[..columns], &residuals[..columns]);
-        let mut largest = 0;
         for i in 0..columns {
-            let folded = symbols::folded(residuals[i]);
-            largest = largest.max(folded);
-            row[i] = contexts[i] << 16 | ((i % TOGETHER) as u32) << 8 | folded & 0xFF;
+            let folded = symbols::folded(residuals[i]).min(symbols::INDIRECT);
+            row[i] = contexts[i] << 16 | ((i % TOGETHER) as u32) << 8 | folded;
         }
-        if !symbols::is_direct(largest) {
-            for i in 0..columns {
-                self.note(i % TOGETHER, contexts[i] as usize, residuals[i].into());
+        for (noted, residual) in row.iter_mut().zip(residuals) {
+            if *noted as u8 == symbols::INDIRECT as u8 {
+                let (symbol, bits, rest) = symbols::split(i64::from(*residual));
+                self.plain.push((rest, bits));
+                *noted = *noted & !0xFF | u32::from(symbol);
             }
-            return;
-        }
-        for noted in &*row {
-            let (context, lane, symbol) = (noted >> 16, (noted >> 8) as usize % LANES, *noted as u8);
+            let (context, lane, symbol) = (*noted >> 16, (*noted >> 8) as usize % LANES, *noted as u8);
             self.counts[context as usize][usize::from(symbol)][lane] += 1;
         }
         self.symbols.extend_from_slice(row);
@@ -73,10 +70,11 @@ impl Noted {
     pub fn write(self, tables: &Tables, bytes: &mut Vec<u8>) {
         let (shares, of_context) = tables.shares();
         let Self { symbols, plain, whole_rows, .. } = self;
-        let mut writer = Writer { encoder: Encoder::new(symbols.len()), plain, shares, of_context };
+        let mut writer = Writer { encoder: Encoder::new(), plain, shares, of_context };
         if whole_rows >= lanes::FEWEST {
             // Here it is known which lane's turn it is.
             for row in symbols.chunks_exact(whole_rows).rev() {
+                writer.encoder.reserve(row.len());
                 let (turns, rest) = row.as_chunks::<LANES>();
                 for (lane, noted) in rest.iter().enumerate().rev() {
                     writer.symbol(lane, *noted);
@@ -90,6 +88,7 @@ impl Noted {
             }
         } else {
             for noted in symbols.iter().rev() {
+                writer.encoder.reserve(1);
                 writer.symbol((noted >> 8) as usize % LANES, *noted);
             }
         }

@@ -172,21 +172,40 @@ impl Slots {
 pub(super) struct Encoder {
     states: [u32; LANES],
     words: Vec<u16>,
+    /// Words that are put out; there is room for others after them.
+    filled: usize,
 }
 
+/// Words that a symbol and its plain bits put out at most: one each time.
+const MOST_WORDS: usize = 1 + u64::BITS.div_ceil(MOST_BITS) as usize;
+
 impl Encoder {
-    /// Room for so many symbols of a bit or two.
-    pub fn new(symbols: usize) -> Self {
-        Self { states: [LOWEST; LANES], words: Vec::with_capacity(symbols / 8) }
+    pub fn new() -> Self {
+        Self { states: [LOWEST; LANES], words: Vec::new(), filled: 0 }
+    }
+
+    /// Makes room for so many symbols: to be called before they are coded.
+    #[inline(always)]
+    pub fn reserve(&mut self, symbols: usize) {
+        let wanted = self.filled + MOST_WORDS * symbols;
+        if self.words.len() < wanted {
+            self.words.resize(2 * wanted, 0);
+        }
+    }
+
+    /// Puts out a word if a state is at least a limit. It is written in any case, and counts if it should: nobody can guess
+    /// when it does, and a processor that guesses wrong loses more time.
+    #[inline(always)]
+    fn put_out(&mut self, state: u32, limit: u64) -> u32 {
+        let is_full = u64::from(state) >= limit;
+        self.words[self.filled] = state as u16;
+        self.filled += usize::from(is_full);
+        state >> (16 * u32::from(is_full))
     }
 
     #[inline(always)]
     pub fn symbol(&mut self, lane: usize, share: &Share) {
-        let mut state = self.states[lane];
-        if u64::from(state) >= u64::from(share.frequency) << (32 - BITS) {
-            self.words.push(state as u16);
-            state >>= 16;
-        }
+        let state = self.put_out(self.states[lane], u64::from(share.frequency) << (32 - BITS));
         let quotient = ((u128::from(state) * u128::from(share.reciprocal)) >> 64) as u32;
         self.states[lane] =
             state.wrapping_add(share.added).wrapping_add(quotient.wrapping_mul(ONE - share.frequency));
@@ -200,16 +219,13 @@ impl Encoder {
             // The lowest are read first, so that they come last.
             let part = (left - 1) % MOST_BITS + 1;
             left -= part;
-            let mut state = self.states[lane];
-            if u64::from(state) >= 1 << (32 - part) {
-                self.words.push(state as u16);
-                state >>= 16;
-            }
+            let state = self.put_out(self.states[lane], 1 << (32 - part));
             self.states[lane] = state << part | (value >> left) as u32 & ((1 << part) - 1);
         }
     }
 
     pub fn finish(mut self, bytes: &mut Vec<u8>) {
+        self.words.truncate(self.filled);
         for state in self.states.iter().rev() {
             self.words.extend([*state as u16, (*state >> 16) as u16]);
         }
@@ -222,27 +238,27 @@ impl Encoder {
 #[derive(Debug)]
 pub(super) struct Decoder<'a> {
     states: [u32; LANES],
-    words: std::slice::Iter<'a, [u8; 2]>,
+    words: &'a [[u8; 2]],
+    next: usize,
 }
 
 impl<'a> Decoder<'a> {
     pub fn new(reader: &mut Reader<'a>) -> Result<Self> {
-        let mut decoder = Self { states: [0; LANES], words: reader.part()?.as_chunks().0.iter() };
+        let mut decoder = Self { states: [0; LANES], words: reader.part()?.as_chunks().0, next: 0 };
         for lane in 0..LANES {
-            decoder.states[lane] = decoder.word() << 16;
-            decoder.states[lane] |= decoder.word();
+            decoder.refill(lane, 0);
+            decoder.refill(lane, decoder.states[lane]);
         }
         Ok(decoder)
     }
 
-    #[inline(always)]
-    fn word(&mut self) -> u32 {
-        self.words.next().map_or(0, |word| u32::from(u16::from_le_bytes(*word)))
-    }
-
+    /// Takes a word if a state is too small. It is read in any case: see `Encoder::put_out`.
     #[inline(always)]
     fn refill(&mut self, lane: usize, state: u32) {
-        self.states[lane] = if state < LOWEST { state << 16 | self.word() } else { state };
+        let word = self.words.get(self.next).map_or(0, |word| u32::from(u16::from_le_bytes(*word)));
+        let is_low = state < LOWEST;
+        self.next += usize::from(is_low);
+        self.states[lane] = std::hint::select_unpredictable(is_low, state << 16 | word, state);
     }
 
     /// The next symbol.

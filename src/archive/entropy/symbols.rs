@@ -8,6 +8,8 @@
 pub(super) const SYMBOLS: usize = DIRECT as usize + 2 * 61;
 /// Folded integers below this are symbols of their own.
 const DIRECT: u64 = 20;
+/// The least folded integer that is not.
+pub(super) const INDIRECT: u32 = DIRECT as u32;
 /// What the first larger one becomes, before its highest bit is looked at.
 const FIRST: u64 = 8;
 const FIRST_BIT: u32 = FIRST.ilog2();
@@ -30,12 +32,6 @@ pub(super) fn split(value: i64) -> (u8, u32, u64) {
 #[inline(always)]
 pub(super) fn folded(value: i32) -> u32 {
     ((value << 1) ^ (value >> 31)) as u32
-}
-
-/// Whether a folded integer is a symbol of its own.
-#[inline(always)]
-pub(super) fn is_direct(folded: u32) -> bool {
-    u64::from(folded) < DIRECT
 }
 
 /// Whether a symbol has plain bits.
