@@ -68,7 +68,7 @@ pub(super) const LEARNED_LAMBDA: f64 = 0.2;
 const ROUGH_ROUNDS: usize = 8;
 const ROUGH_SAMPLE: usize = 2048;
 /// The same where a glance is enough.
-const GLANCED_ROUNDS: usize = 6;
+const GLANCED_ROUNDS: usize = 4;
 const GLANCED_SAMPLE: usize = 1024;
 /// Signals of the sample that must use an atom.
 const FEWEST_USES: u32 = 2;

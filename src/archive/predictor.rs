@@ -30,7 +30,16 @@ impl Predictor {
     pub fn new(codebook: &Codebook, group: &Group) -> Self {
         let is_known = |sensor: &&usize| **sensor < codebook.sensors();
         let columns: Vec<usize> = group.sensors.iter().take_while(is_known).copied().collect();
-        let part = |atom: usize| columns.iter().map(move |sensor| codebook.atom(atom)[*sensor]);
+        let (mut atoms, mut largest) = (Vec::with_capacity(codebook.atoms() * columns.len()), Vec::new());
+        for atom in (0..codebook.atoms()).map(|atom| codebook.atom(atom)) {
+            if columns.len() == codebook.sensors() {
+                atoms.extend_from_slice(atom);
+            } else {
+                atoms.extend(columns.iter().map(|sensor| atom[*sensor]));
+            }
+            let added = &atoms[atoms.len() - columns.len()..];
+            largest.push(added.iter().fold(0, |most: u64, steps| most.max(steps.unsigned_abs().into())));
+        }
         let centre: Vec<i64> = columns
             .iter()
             .map(|sensor| i64::from(WEIGHT_ONE).wrapping_mul(codebook.centre(*sensor)))
@@ -38,12 +47,10 @@ impl Predictor {
         Self {
             width: group.sensors.len(),
             known: columns.len(),
-            atoms: (0..codebook.atoms()).flat_map(|atom| part(atom).collect::<Vec<_>>()).collect(),
             units: columns.iter().map(|sensor| codebook.step(*sensor) / f64::from(WEIGHT_ONE)).collect(),
             largest_centre: centre.iter().map(|value| value.unsigned_abs()).max().unwrap_or(0),
-            largest: (0..codebook.atoms())
-                .map(|atom| part(atom).map(|steps| u64::from(steps.unsigned_abs())).max().unwrap_or(0))
-                .collect(),
+            largest,
+            atoms,
             centre,
         }
     }

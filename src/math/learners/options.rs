@@ -300,15 +300,27 @@ impl Widths {
     }
 }
 
+/// The distances between a signal and some others.
+fn distances_to<const COUNT: usize>(signal: &[f64], others: &[&[f64]; COUNT]) -> [f64; COUNT] {
+    let others = others.map(|other| &other[..signal.len()]);
+    let mut squares = [0.0; COUNT];
+    for i in 0..signal.len() {
+        for (square, other) in squares.iter_mut().zip(others) {
+            *square += (signal[i] - other[i]) * (signal[i] - other[i]);
+        }
+    }
+    squares.map(f64::sqrt)
+}
+
 /// The median distance between the first signals of the sample; 1 where all are alike.
 fn median_distance(signals: &Signals<'_>) -> f64 {
     let some = &signals.rows()[..signals.len().min(LearnerOptions::SIGMA_SIGNALS)];
     let mut distances = Vec::with_capacity(some.len() * some.len().saturating_sub(1) / 2);
     for (i, a) in some.iter().enumerate() {
-        for b in &some[..i] {
-            let square: f64 = a.iter().zip(b.iter()).map(|(x, y)| (x - y) * (x - y)).sum();
-            distances.push(square.sqrt());
-        }
+        // Some at a time: one sum after the other would wait for each of its additions.
+        let (fours, others) = some[..i].as_chunks::<4>();
+        distances.extend(fours.iter().flat_map(|four| distances_to(a, four)));
+        distances.extend(others.iter().flat_map(|other| distances_to(a, &[*other])));
     }
     let middle = distances.len() / 2;
     if distances.is_empty() {
