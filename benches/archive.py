@@ -128,11 +128,12 @@ def tiled(path, gigabytes, wide=False):
 def timed(path, archive, values):
     bound = float(0.03 * 3 * values.std())
     seconds, rivals = [], []
-    # In turns, so that both have the same machine.
     for _ in range(3):
         start = time.perf_counter()
         made = sparrow('compress', path, '-o', archive, '--overwrite', '--max-error', repr(bound), '--threads', 2, '--format', 'json')
         seconds.append(time.perf_counter() - start)
+    # One after the other: what a run has freed the next one has sooner.
+    for _ in range(3):
         size, _, rival = sz3(values, bound)
         rivals.append(rival)
     start = time.perf_counter()

@@ -37,6 +37,8 @@ pub(super) const SCALE: usize = 4;
 pub(super) const LADDERS: usize = 5;
 
 const ATOM_RUNGS: [usize; 18] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512];
+/// Far apart at a glance: beside the signals of a large table atoms cost little, and it is enough to tell few from many.
+const GLANCED_ATOM_RUNGS: [usize; 5] = [1, 4, 16, 64, 256];
 /// Distinct signals that an atom needs to be learned from.
 const SIGNALS_PER_ATOM: usize = 3;
 /// Signals that an atom should serve to be worth its bytes, at first sight.
@@ -51,10 +53,8 @@ const LAMBDA_RUNGS: [f64; 6] = [0.8, 0.4, 0.2, 0.1, 0.05, 0.02];
 const WEIGHT_RUNGS: [i16; 4] = [1, 2, 4, 8];
 /// The rung that codes alone begin with.
 const COARSE_WEIGHTS: usize = 2;
-/// The penalty that a glance begins with: with the most atoms the best is near it.
+/// The penalty that a glance begins with: with many atoms the best is near it.
 const GLANCED_LAMBDA: f64 = 0.4;
-/// Where the most atoms serve so many signals each, fewer save nothing.
-const MANY_SIGNALS_PER_ATOM: u64 = 256;
 const WIDTH_RUNGS: [Width; 4] = [Width::Linear, Width::Median(2.0), Width::Median(1.0), Width::Median(0.5)];
 /// Positions of the knob: penalties from 0.8 on, each half of the one before, down to 0.0125.
 const CODES_POSITIONS: usize = 7;
@@ -119,7 +119,8 @@ impl<'a> Candidates<'a> {
             Some(atoms) => vec![atoms],
             None => {
                 let most = (material.signals() / SIGNALS_PER_ATOM).max(1);
-                ATOM_RUNGS.into_iter().filter(|atoms| *atoms <= most).collect()
+                let rungs = if trials.look == Look::Glance { &GLANCED_ATOM_RUNGS[..] } else { &ATOM_RUNGS };
+                rungs.iter().copied().filter(|atoms| *atoms <= most).collect()
             }
         };
         let learned = Mutex::default();
@@ -155,13 +156,8 @@ impl<'a> Candidates<'a> {
             _ => self.atoms.len(),
         };
         let mut ladders = vec![Ladder::FIXED; LADDERS];
-        ladders[ATOMS] = if is_glance {
-            // Atoms cost next to nothing beside the signals of a large table: from below, most rungs would be learned
-            // only to be left behind.
-            ladder(most, most - 1, 1)
-        } else {
-            ladder(most, self.atoms_for(signals_per_atom).min(most - 1), 2)
-        };
+        let stride = if is_glance { 1 } else { 2 };
+        ladders[ATOMS] = ladder(most, self.atoms_for(signals_per_atom).min(most - 1), stride);
         if family != Family::Codes {
             ladders[LAMBDA] = ladder(lambdas.len(), lambda, 1);
         }
@@ -175,11 +171,6 @@ impl<'a> Candidates<'a> {
         ladders[WIDTH] = ladder(widths.len(), width, 1);
         ladders[SCALE] = ladder(2, 0, 1);
         ladders
-    }
-
-    /// Whether so many signals share the atoms that these cost nothing.
-    pub fn atoms_are_free(&self) -> bool {
-        self.trials.look == Look::Glance && self.trials.signals >= MANY_SIGNALS_PER_ATOM * MOST_BOUNDED_ATOMS
     }
 
     /// Choices that are far from one that was found, and may be better all the same: few atoms want a wider kernel than

@@ -219,11 +219,7 @@ impl<'a> Chooser<'a> {
     /// The fewest bytes under a bound. Without one: codes alone, with what is set and usual values else.
     pub fn for_bound(&mut self, bound: Bound) -> Result<Chosen> {
         let mut space = Space::new(&self.candidates, Family::Bounded(bound));
-        let axes = match bound {
-            Bound::None => 0..0,
-            _ if self.candidates.atoms_are_free() => LAMBDA..LADDERS,
-            _ => ATOMS..LADDERS,
-        };
+        let axes = if bound == Bound::None { 0..0 } else { ATOMS..LADDERS };
         let found = space.climb(&self.candidates, Goal::Smallest, None, axes)?;
         let record = space.nearest(Goal::Smallest);
         Ok(finish(&self.candidates, Goal::Smallest, space.family, &found, &record)?.chosen)
