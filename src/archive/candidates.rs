@@ -51,7 +51,7 @@ const FIRST_ATOMS: Range<u64> = 4..64;
 const MOST_BOUNDED_ATOMS: u64 = 256;
 const LAMBDA_RUNGS: [f64; 6] = [0.8, 0.4, 0.2, 0.1, 0.05, 0.02];
 const WEIGHT_RUNGS: [i16; 4] = [1, 2, 4, 8];
-/// The rung that codes alone begin with.
+/// The rung that codes alone begin with, and a glance.
 const COARSE_WEIGHTS: usize = 2;
 /// The penalty that a glance begins with: with many atoms the best is near it.
 const GLANCED_LAMBDA: f64 = 0.4;
@@ -105,7 +105,7 @@ impl<'a> Candidates<'a> {
     ) -> Self {
         let widths = match (settings.kernel.as_deref(), settings.sigma) {
             (None | Some("rbf"), Some(sigma)) => vec![Width::Given(sigma)],
-            // Many atoms do better with a kernel, so that a glance is not worth learning without one.
+            // The widest kernel is nearly linear: a glance does without another dictionary.
             (None, None) if trials.look == Look::Glance => WIDTH_RUNGS[1..].to_vec(),
             (None, None) => WIDTH_RUNGS.to_vec(),
             (Some("rbf"), None) => WIDTH_RUNGS[1..].to_vec(),

@@ -24,6 +24,11 @@ use super::compress::Input;
 use super::list_levels::{Unlevelled, unlevelled};
 use super::source::Source;
 
+/// Lists that are read at a time: pages wait for them in memory.
+const STRIP: usize = 128;
+/// Values that are read at a time at most: a few bytes may claim any number of them, and Arrow's reader is more careful.
+const MOST_VALUES: usize = 1 << 24;
+
 /// Reads a column from the first row on.
 pub(super) struct ListColumn {
     input: Input,
@@ -39,6 +44,8 @@ pub(super) struct ListColumn {
 struct Group {
     pages: SerializedPageReader<Chunks>,
     largest_definition: i16,
+    /// Rows of the row group whose lists were not looked at yet.
+    rows: usize,
     /// Values as if there were no lists, from pages without levels.
     values: ColumnReaderImpl<DoubleType>,
     waiting: Waiting,
@@ -88,23 +95,24 @@ impl ListColumn {
                 }
                 continue;
             };
-            let Some(end) = group.find(rows - offsets.len())? else { return Ok(None) };
-            if group.starts.is_empty() && end == group.read {
+            let wanted = STRIP.min(rows - offsets.len());
+            let Some(end) = group.find(wanted)? else { return Ok(None) };
+            if group.starts.is_empty() && end == group.read && group.rows == 0 {
                 self.group = None;
                 continue;
             }
-            // Every value is in a list.
+            // Every row has a list, and every value is in one.
             if group.starts.front() != Some(&group.read) {
                 return Ok(None);
             }
             let (first, count) = (values.len(), end - group.read);
-            let found = group.starts.len().min(rows - offsets.len());
-            if first.saturating_add(count) > i32::MAX as usize {
+            let found = group.starts.len().min(wanted);
+            if count > MOST_VALUES || first + count > i32::MAX as usize {
                 return Ok(None);
             }
             if offsets.is_empty() {
                 // As many more, if lists are of one length.
-                values.reserve_exact((count / found).saturating_mul(rows).max(count));
+                values.reserve_exact((count / found).saturating_mul(rows).min(MOST_VALUES));
             }
             let read = group.read;
             offsets.extend(group.starts.drain(..found).map(|start| (first + start - read) as i32));
@@ -139,7 +147,7 @@ impl ListColumn {
         let values = ColumnReaderImpl::new(Arc::new(alone), Box::new(waiting.clone()));
         let largest_definition = described.max_def_level();
         let starts = VecDeque::new();
-        Ok(Some(Group { pages, largest_definition, values, waiting, starts, seen: 0, read: 0 }))
+        Ok(Some(Group { pages, largest_definition, rows, values, waiting, starts, seen: 0, read: 0 }))
     }
 }
 
@@ -153,9 +161,9 @@ impl Group {
                 self.waiting.push(page);
                 continue;
             }
-            let Some(Unlevelled { page, starts, values }) = unlevelled(page, self.largest_definition) else {
-                return Ok(None);
-            };
+            let Some(found) = unlevelled(page, self.largest_definition, self.rows) else { return Ok(None) };
+            let Unlevelled { page, starts, values } = found;
+            self.rows -= starts.len();
             self.starts.extend(starts.into_iter().map(|start| self.seen + start));
             self.seen += values;
             self.waiting.push(page);
@@ -213,15 +221,19 @@ mod tests {
     use object_store::path::Path;
     use object_store::{ObjectStore, PutPayload};
     use parquet::arrow::ArrowWriter;
-    use parquet::file::properties::{EnabledStatistics, WriterProperties};
+    use parquet::basic::Compression;
+    use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 
     type Row = Option<Vec<Option<f64>>>;
 
-    /// A table of lists in row groups of 100 rows and small pages.
-    async fn stored(rows: &[Row], alone: bool) -> (RecordBatch, Source) {
-        let lists: ArrayRef =
-            Arc::new(ListArray::from_iter_primitive::<Float64Type, _, _>(rows.iter().cloned()));
-        let mut fields = vec![Field::new("v", lists.data_type().clone(), true)];
+    /// A table of lists in row groups of 100 rows and small pages, of one kind or the other.
+    async fn stored(rows: &[Row], alone: bool, version: WriterVersion) -> (RecordBatch, Source) {
+        let lists = ListArray::from_iter_primitive::<Float64Type, _, _>(rows.iter().cloned());
+        let (_, offsets, values, nulls) = lists.into_parts();
+        // Declared as if nothing could be missing, or not.
+        let item = Arc::new(Field::new_list_field(DataType::Float64, !alone));
+        let lists: ArrayRef = Arc::new(ListArray::try_new(item, offsets, values, nulls).expect("lists"));
+        let mut fields = vec![Field::new("v", lists.data_type().clone(), !alone)];
         let mut columns = vec![lists];
         if !alone {
             fields.insert(0, Field::new("t", DataType::Int64, false));
@@ -232,6 +244,9 @@ mod tests {
             .set_max_row_group_row_count(Some(100))
             .set_data_page_row_count_limit(7)
             .set_write_batch_size(5)
+            .set_writer_version(version)
+            .set_dictionary_enabled(alone)
+            .set_compression(Compression::SNAPPY)
             // So that only levels tell what is missing.
             .set_statistics_enabled(EnabledStatistics::None)
             .build();
@@ -246,7 +261,13 @@ mod tests {
     }
 
     async fn come_back(rows: &[Row], alone: bool) {
-        let (table, source) = stored(rows, alone).await;
+        for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+            comes_back(rows, alone, version).await;
+        }
+    }
+
+    async fn comes_back(rows: &[Row], alone: bool, version: WriterVersion) {
+        let (table, source) = stored(rows, alone, version).await;
         for block in [1, 64, 130, 1000] {
             let column = table.num_columns() - 1;
             let blocks = source.blocks(Some(column), block).await.expect("blocks");
@@ -286,8 +307,26 @@ mod tests {
 
     #[tokio::test]
     async fn other_columns_are_left_to_arrow() {
-        let (_, source) = stored(&[list(0, 3)], false).await;
+        let (_, source) = stored(&[list(0, 3)], false, WriterVersion::PARQUET_1_0).await;
         assert!(ListColumn::new(&source, 0).is_none());
         assert!(ListColumn::new(&source, 1).is_some());
+    }
+
+    /// Else tables would be read by Arrow's reader, and tests pass all the same.
+    #[tokio::test]
+    async fn lists_are_read_without_arrow() {
+        let rows: Vec<Row> = (0..333).map(|row| list(row, 1 + row % 4)).collect();
+        for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+            for alone in [false, true] {
+                let (table, source) = stored(&rows, alone, version).await;
+                let place = table.num_columns() - 1;
+                let mut column = ListColumn::new(&source, place).expect("a column of lists");
+                for part in [0..250, 250..333] {
+                    let read = column.read(part.len()).await.expect("lists").expect("nothing is missing");
+                    let expected = table.column(place).slice(part.start, part.len());
+                    assert_eq!(read.as_ref(), expected.as_ref());
+                }
+            }
+        }
     }
 }

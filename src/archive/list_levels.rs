@@ -16,9 +16,9 @@ pub(super) struct Unlevelled {
     pub values: usize,
 }
 
-/// Takes the levels off a data page. `None` where something is missing in it, or where it is written in a way that only
-/// Parquet's own reader knows.
-pub(super) fn unlevelled(page: Page, largest_definition: i16) -> Option<Unlevelled> {
+/// Takes the levels off a data page, which begins at most so many lists. `None` where something is missing in it, where it
+/// begins more, or where it is written in a way that only Parquet's own reader knows.
+pub(super) fn unlevelled(page: Page, largest_definition: i16, most_lists: usize) -> Option<Unlevelled> {
     let width = u16::BITS - largest_definition.unsigned_abs().leading_zeros();
     match page {
         Page::DataPage {
@@ -32,8 +32,8 @@ pub(super) fn unlevelled(page: Page, largest_definition: i16) -> Option<Unlevell
             let values = num_values as usize;
             let mut reader = Reader(&buf);
             let repetitions = sized(&mut reader)?;
-            let starts = starts(Runs::new(repetitions, 1, values))?;
-            if width > 0 && !all_are(Runs::new(sized(&mut reader)?, width, values), largest_definition)? {
+            let starts = starts(Runs::new(repetitions, 1, values), most_lists)?;
+            if !all_are(Runs::new(sized(&mut reader)?, width, values), largest_definition)? {
                 return None;
             }
             let buf = buf.slice(buf.len() - reader.0.len()..);
@@ -63,8 +63,8 @@ pub(super) fn unlevelled(page: Page, largest_definition: i16) -> Option<Unlevell
             let mut reader = Reader(&buf);
             let repetitions = reader.take(rep_levels_byte_len as usize).ok()?;
             let definitions = reader.take(def_levels_byte_len as usize).ok()?;
-            let starts = starts(Runs::new(repetitions, 1, values))?;
-            if width > 0 && !all_are(Runs::new(definitions, width, values), largest_definition)? {
+            let starts = starts(Runs::new(repetitions, 1, values), most_lists)?;
+            if !all_are(Runs::new(definitions, width, values), largest_definition)? {
                 return None;
             }
             let buf = buf.slice(buf.len() - reader.0.len()..);
@@ -132,11 +132,13 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// Where levels of one bit are 0.
-fn starts(mut runs: Runs<'_>) -> Option<Vec<usize>> {
+/// Where levels of one bit are 0; `None` if that is at more than so many places.
+fn starts(mut runs: Runs<'_>, most: usize) -> Option<Vec<usize>> {
     let (mut starts, mut place) = (Vec::new(), 0);
     while let Some(run) = runs.next()? {
         match run {
+            // A few bytes may claim any number of them.
+            Run::Same(0, count) if starts.len() + count > most => return None,
             Run::Same(0, count) => {
                 starts.extend(place..place + count);
                 place += count;
@@ -155,7 +157,7 @@ fn starts(mut runs: Runs<'_>) -> Option<Vec<usize>> {
             }
         }
     }
-    Some(starts)
+    (starts.len() <= most).then_some(starts)
 }
 
 /// Whether all levels are the same.
@@ -185,10 +187,12 @@ mod tests {
     fn runs_and_packed_groups_are_told() {
         // Three zeros, eight packed (0 1 1 1 1 1 1 0), four ones; of which 14 are there.
         let bytes = [3 << 1, 0, 1 << 1 | 1, 0b0111_1110, 4 << 1, 1];
-        assert_eq!(starts(Runs::new(&bytes, 1, 14)), Some(vec![0, 1, 2, 3, 10]));
-        assert_eq!(starts(Runs::new(&bytes, 1, 5)), Some(vec![0, 1, 2, 3]));
-        // More than there is.
-        assert_eq!(starts(Runs::new(&bytes, 1, 16)), None);
+        assert_eq!(starts(Runs::new(&bytes, 1, 14), 5), Some(vec![0, 1, 2, 3, 10]));
+        assert_eq!(starts(Runs::new(&bytes, 1, 5), 5), Some(vec![0, 1, 2, 3]));
+        // More than there is, and more than there can be.
+        assert_eq!(starts(Runs::new(&bytes, 1, 16), 5), None);
+        assert_eq!(starts(Runs::new(&bytes, 1, 14), 4), None);
+        assert_eq!(starts(Runs::new(&[0xFE, 0xFF, 0xFF, 0xFF, 0x0F, 0], 1, i32::MAX as usize), 100), None);
         // Five times 3, then eight packed of two bits.
         let threes = [5 << 1, 3, 1 << 1 | 1, 0xFF, 0xFF];
         assert_eq!(all_are(Runs::new(&threes, 2, 13), 3), Some(true));
@@ -197,10 +201,44 @@ mod tests {
         assert_eq!(all_are(Runs::new(&other, 2, 13), 3), Some(false));
     }
 
+    /// Where levels of one page end, its values begin; lists may go on from the page before.
+    #[test]
+    fn pages_lose_their_levels() {
+        let (repetitions, definitions) = ([1 << 1 | 1, 0b0000_0110], [5 << 1, 3]);
+        let levels = [&repetitions[..], &definitions].map(|runs| [&2u32.to_le_bytes(), runs].concat());
+        let first = Page::DataPage {
+            buf: [levels.concat(), vec![7; 40]].concat().into(),
+            num_values: 5,
+            encoding: Encoding::PLAIN,
+            def_level_encoding: Encoding::RLE,
+            rep_level_encoding: Encoding::RLE,
+            statistics: None,
+        };
+        let second = Page::DataPageV2 {
+            buf: [&repetitions[..], &definitions, &[7; 40]].concat().into(),
+            num_values: 5,
+            encoding: Encoding::PLAIN,
+            num_nulls: 0,
+            num_rows: 3,
+            def_levels_byte_len: 2,
+            rep_levels_byte_len: 2,
+            is_compressed: false,
+            statistics: None,
+        };
+        for page in [first, second] {
+            let found = unlevelled(page.clone(), 3, 3).expect("nothing is missing");
+            assert_eq!((found.starts, found.values), (vec![0, 3, 4], 5));
+            assert_eq!(found.page.buffer().as_ref(), [7; 40]);
+            // Something is missing, and more lists than there are rows.
+            assert!(unlevelled(page.clone(), 2, 3).is_none());
+            assert!(unlevelled(page, 3, 2).is_none());
+        }
+    }
+
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..60), count in 0usize..400) {
-            let _ = starts(Runs::new(&bytes, 1, count));
+            let _ = starts(Runs::new(&bytes, 1, count), 300);
             let _ = all_are(Runs::new(&bytes, 2, count), 3);
         }
     }

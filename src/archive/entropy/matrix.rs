@@ -20,6 +20,9 @@ use crate::archive::Result;
 use crate::archive::bytes::{Reader, write_part, write_varint};
 use crate::math::vectorised;
 
+/// Added to what describes a matrix with quiet rows: more than any without them has.
+const HAS_QUIET: usize = 2 * (Plan::LONGEST_PERIOD + 1);
+
 /// Writes the integers; where `coded` says no they must be 0 and are not written.
 pub(in crate::archive) fn encode(
     values: &Integers,
@@ -53,7 +56,8 @@ pub(in crate::archive) fn encode(
     };
     let tables = noted.tables();
     let (is_wide, has_quiet) = (matches!(values, Integers::Wide(_)), !quiet.is_empty());
-    write_varint(bytes, 4 * plan.period as u64 + 2 * u64::from(has_quiet) + u64::from(is_wide));
+    let described = 2 * plan.period + usize::from(is_wide) + usize::from(has_quiet) * HAS_QUIET;
+    write_varint(bytes, described as u64);
     if has_quiet {
         write_part(bytes, &quiet.write());
     }
@@ -115,8 +119,9 @@ pub(in crate::archive) fn decode(
     columns: usize,
     coded: Option<&[bool]>,
 ) -> Result<Integers> {
-    let described = reader.size(4 * Plan::LONGEST_PERIOD + 3)?;
-    let (period, has_quiet, is_wide) = (described / 4, described & 2 != 0, described & 1 != 0);
+    let described = reader.size(2 * HAS_QUIET - 1)?;
+    let (has_quiet, described) = (described >= HAS_QUIET, described % HAS_QUIET);
+    let (period, is_wide) = (described / 2, described % 2 == 1);
     let quiet = if has_quiet { Quiet::read(reader.part()?, rows)? } else { Quiet::none(rows) };
     let described = reader.take(columns)?;
     let column = |byte: &u8| (byte >> 4 & 7, byte & 7);
@@ -468,6 +473,60 @@ mod tests {
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), rows in 0usize..9) {
             let _ = decode(&mut Reader(&bytes), rows, 5, None);
             let _ = decode(&mut Reader(&bytes), rows, 33, None);
+        }
+    }
+
+    /// Rows that repeat, one that differs, and rows that stand still, the first of them 0.
+    fn standing(columns: usize) -> Integers {
+        let still = 3000 / columns;
+        let row = |t: usize, s: usize| match t {
+            t if t < still || t > 3 * still => 0,
+            t if t == 2 * still => (s % 3) as i64,
+            _ => (s * s % 7) as i64 - 2,
+        };
+        (0..4 * still).flat_map(|t| (0..columns).map(move |s| row(t, s))).collect()
+    }
+
+    #[test]
+    fn nothing_is_coded_of_rows_that_are_as_foretold() {
+        for columns in [5, 33, 207] {
+            let values = standing(columns);
+            let rows = values.len() / columns;
+            let holes: Vec<bool> = (0..values.len()).map(|i| i % 11 != 3 || values.get(i) != 0).collect();
+            for coded in [None, Some(&holes[..])] {
+                let mut bytes = Vec::new();
+                encode(&values, columns, coded, &mut bytes);
+                let mut reader = Reader(&bytes);
+                let described = reader.size(usize::MAX).expect("a number");
+                assert!(described >= HAS_QUIET, "{columns} columns have no quiet rows");
+                let quiet = Quiet::read(reader.part().expect("runs"), rows).expect("runs");
+                let count = (0..rows).filter(|row| quiet.contains(*row)).count();
+                assert!(
+                    quiet.contains(0) && 5 * count > 4 * rows,
+                    "{count} of {rows} rows of {columns} columns"
+                );
+                for read in [0, 1, rows / 2, rows] {
+                    let back = decode(&mut Reader(&bytes), read, columns, coded).expect("what was written");
+                    assert!((0..read * columns).all(|i| back.get(i) == values.get(i)), "{columns} columns");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_damage_to_quiet_rows_makes_it_panic() {
+        let values = standing(33);
+        let rows = values.len() / 33;
+        let mut bytes = Vec::new();
+        encode(&values, 33, None, &mut bytes);
+        for place in 0..bytes.len().min(60) {
+            for bit in 0..8 {
+                let mut damaged = bytes.clone();
+                damaged[place] ^= 1 << bit;
+                if let Ok(read) = decode(&mut Reader(&damaged), rows, 33, None) {
+                    assert_eq!(read.len(), values.len());
+                }
+            }
         }
     }
 
