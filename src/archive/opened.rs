@@ -242,7 +242,7 @@ impl Archive {
     }
 
     /// Checks every file against its hash, and that it can be read in full. Where the originals are given,
-    /// compares with them: other columns must be equal, values within the bound.
+    /// compares with them: other columns must be equal, values within the bound, and none may be missing.
     pub async fn verify(&self, originals: Option<&[Input]>) -> Result<Verification> {
         let mut found =
             Verification { files: 0, rows: 0, matched: 0, error: self.error(), problems: Vec::new() };
@@ -268,8 +268,14 @@ impl Archive {
                 }
             }
         }
-        if originals.is_some() {
+        if let Some(originals) = originals {
             found.error = sums.summary();
+            // Whoever removes what was verified must not lose them.
+            let is_missing = |input: &&Input| self.files().iter().all(|entry| entry.path != input.name);
+            let missing = originals.iter().filter(is_missing);
+            found
+                .problems
+                .extend(missing.map(|input| (input.name.clone(), "it is not in the archive".to_string())));
         }
         Ok(found)
     }

@@ -66,7 +66,8 @@ pub(super) async fn learn(
         Some(chosen) if insisted || small(&chosen) => (Some(chosen), None),
         Some(chosen) => {
             let (found, would) = (trials.source_bytes, chosen.outcome.bytes);
-            (None, Some(format!("the archive would take {would:.0} bytes, and the files have {found}")))
+            let told = format!("the archive would take {would:.0} bytes, and the files have {found}");
+            (None, Some(format!("{told}; a twentieth should be saved")))
         }
         None => (None, kept),
     };

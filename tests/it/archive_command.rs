@@ -160,6 +160,8 @@ fn rows_are_added() {
     assert_eq!((&verified["files"], &verified["match_their_originals"]), (&2.into(), &2.into()));
     let other = folder.traffic("other.parquet", "list", 3);
     assert!(fails(&["verify", &archive, "--against", &other]).contains("no original of this name"));
+    let error = fails(&["verify", &archive, "--against", &first, &second, &other]);
+    assert!(error.contains("other.parquet: it is not in the archive"), "{error}");
     let error = fails(&["append", &archive, &second]);
     assert!(error.contains("b.parquet already"), "{error}");
     // And in SQL, into a new archive too.

@@ -530,6 +530,17 @@ mod tests {
         }
     }
 
+    /// However many rows are tried of each period: here every third.
+    #[test]
+    fn short_periods_are_small() {
+        let rows =
+            (0..30_000).flat_map(|t: usize| (0..32).map(move |s| [0, 3, (s % 5) as i64 - 2][(t + s) % 3]));
+        let values: Integers = rows.collect();
+        let mut bytes = Vec::new();
+        encode(&values, 32, None, &mut bytes);
+        assert!(bytes.len() < 500, "{} bytes", bytes.len());
+    }
+
     #[test]
     fn regular_data_is_small() {
         let values: Integers = (0..20_000i64).map(|i| (i * i) % 7 / 6).collect();

@@ -41,7 +41,11 @@ impl Plan {
         let rows = values.len().checked_div(columns).unwrap_or(0);
         let period = find_period(values, columns, rows);
         let forecasts = if period > 0 { FORECASTS.len() } else { FORECASTS_WITHOUT_PERIOD };
-        let step = (rows / ROWS_TRIED).max(1);
+        let mut step = (rows / ROWS_TRIED).max(1);
+        // Else the rows tried would be some places of the period alone.
+        while period > 0 && common_divisor(step, period) > 1 {
+            step -= 1;
+        }
         let tried_rows = (0..rows).step_by(step);
         let costs = vectorised(
             #[inline(always)]
@@ -72,6 +76,11 @@ impl Plan {
         let share = |share: &i8| T::of(i64::from(*share));
         self.shares.iter().map(|(of_last, of_ago)| (share(of_last), share(of_ago))).unzip()
     }
+}
+
+/// The greatest number that divides both.
+fn common_divisor(one: usize, other: usize) -> usize {
+    if other == 0 { one } else { common_divisor(other, one % other) }
 }
 
 /// What each forecast would cost in each column.
