@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(quiet.rows, [[false; 7], [true; 7], [true; 7]].concat());
         // Runs that are too short are coded.
         let plan = Plan::described(7, vec![(5, 0); 100]);
-        let values: Vec<i32> = (0..21 * 100).map(|i| (i % 700 + i / 1500) as i32 + 1).collect();
+        let values: Vec<i32> = (0..21 * 100).map(|i| i % 700 + i / 1500 + 1).collect();
         assert!(Quiet::find(&values, None, &plan).is_empty());
     }
 }
