@@ -22,14 +22,9 @@ pub(super) fn walk<const TOGETHER: usize>(
     if columns == 0 {
         return;
     }
-    let of_columns = |value: &dyn Fn(usize) -> i32| {
-        let mut ordered = vec![0; columns];
-        lanes.in_order(&(0..columns).map(value).collect::<Vec<i32>>(), &mut ordered);
-        ordered
-    };
-    let levels = of_columns(&|column| i32::from(plan.columns[column].1));
-    let of_last = of_columns(&|column| i32::from(plan.shares[column].0));
-    let of_ago = of_columns(&|column| i32::from(plan.shares[column].1));
+    let levels = lanes.ordered(&plan.levels());
+    let (of_last, of_ago) = plan.shares_of::<i32>();
+    let (of_last, of_ago) = (lanes.ordered(&of_last), lanes.ordered(&of_ago));
     // Zeros in front of every lane, as if there were two sensors.
     let before = 2 * TOGETHER;
     let (mut sizes, mut residuals) = (vec![0u32; before + columns], vec![0i32; before + columns]);
@@ -142,7 +137,7 @@ fn forecasts_leave(
 fn even_contexts<const TOGETHER: usize>(
     residuals: &[i32],
     sizes: &[u32],
-    (leans, deviations, levels): (&[i32], &[u32], &[i32]),
+    (leans, deviations, levels): (&[i32], &[u32], &[u32]),
     contexts: &mut [u32],
     sided: &mut [i32],
 ) {
@@ -154,7 +149,7 @@ fn even_contexts<const TOGETHER: usize>(
     for i in 0..width {
         let neighbours = contexts::level_of_size(deviations[i] + left[i] + two_left[i]).min(NEIGHBOURS - 1);
         let lean = leans[i] + contexts::limited_lean(left_residuals[i]);
-        contexts[i] = (neighbours * COLUMNS + levels[i] as u32) * ROW * 2 + u32::from(lean != 0);
+        contexts[i] = (neighbours * COLUMNS + levels[i]) * ROW * 2 + u32::from(lean != 0);
         sided[i] = residuals[i].turned(lean < 0);
     }
 }

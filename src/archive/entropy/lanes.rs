@@ -44,6 +44,13 @@ impl Lanes {
         rest.iter_mut().enumerate().for_each(|(lane, value)| *value = row[starts[lane] + steps]);
     }
 
+    /// The same in memory of its own.
+    pub fn ordered<T: Copy + Default>(&self, row: &[T]) -> Vec<T> {
+        let mut ordered = vec![T::default(); row.len()];
+        self.in_order(row, &mut ordered);
+        ordered
+    }
+
     /// The opposite of `in_order`.
     #[inline(always)]
     pub fn in_columns<T: Copy>(&self, ordered: &[T], row: &mut [T]) {

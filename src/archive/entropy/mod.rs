@@ -13,6 +13,7 @@ mod plan;
 mod quiet;
 mod rans;
 mod symbols;
+mod walk;
 mod whole;
 
 pub(super) use integer::Integer;

@@ -71,6 +71,11 @@ impl Plan {
         Self { period, columns, shares }
     }
 
+    /// The columns' levels of deviations.
+    pub fn levels(&self) -> Vec<u32> {
+        self.columns.iter().map(|(_, level)| u32::from(*level)).collect()
+    }
+
     /// The shares that forecasts have of the last integers, and of those a period ago.
     pub fn shares_of<T: Integer>(&self) -> (Vec<T>, Vec<T>) {
         let share = |share: &i8| T::of(i64::from(*share));

@@ -156,17 +156,13 @@ impl Lane {
 impl<T: Integer> Columns<T> {
     fn new(plan: &Plan, lanes: &Lanes, rows: usize) -> Self {
         let columns = plan.columns.len();
-        let of_columns = |value: &dyn Fn(usize) -> i64| {
-            let mut ordered = vec![0; columns];
-            lanes.in_order(&(0..columns).map(value).collect::<Vec<i64>>(), &mut ordered);
-            ordered
-        };
-        let shares = |values: Vec<i64>| values.into_iter().map(T::of).collect();
-        let levels = of_columns(&|column| i64::from(plan.columns[column].1));
+        let (of_last, of_ago) = plan.shares_of();
+        let contexts =
+            lanes.ordered(&plan.levels()).into_iter().map(|level| (level * OF_COLUMN) << NEAR_BITS);
         Self {
-            of_last: shares(of_columns(&|column| i64::from(plan.shares[column].0))),
-            of_ago: shares(of_columns(&|column| i64::from(plan.shares[column].1))),
-            contexts: levels.iter().map(|level| (*level as u32 * OF_COLUMN) << NEAR_BITS).collect(),
+            of_last: lanes.ordered(&of_last),
+            of_ago: lanes.ordered(&of_ago),
+            contexts: contexts.collect(),
             last: vec![T::default(); columns],
             ago: vec![T::default(); columns],
             last_sizes: vec![0; columns],
