@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::bytes::{Reader, write_varint};
 use super::entropy::Integers;
+use super::known_codes::KnownCodes;
 use super::manifest::hash_of;
 use super::quantiser::Bound;
 use super::{ArchiveError, Result, entropy};
@@ -52,6 +53,7 @@ pub struct Codebook {
     relative: Vec<f64>,
     scaled_centre: Vec<f64>,
     products: OnceLock<Vec<f64>>,
+    known_codes: KnownCodes,
     hash: String,
     bytes: Vec<u8>,
 }
@@ -137,6 +139,7 @@ impl Codebook {
             relative,
             scaled_centre,
             products: OnceLock::new(),
+            known_codes: KnownCodes::default(),
             hash: String::new(),
             bytes: Vec::new(),
         };
@@ -205,6 +208,11 @@ impl Codebook {
             )
         };
         self.products.get_or_init(all)
+    }
+
+    /// What signals that were coded before have led to.
+    pub(super) fn known_codes(&self) -> &KnownCodes {
+        &self.known_codes
     }
 
     /// The centre in scaled sensors.

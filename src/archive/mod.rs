@@ -26,6 +26,7 @@ mod estimate;
 mod footer;
 mod given;
 mod hashes;
+mod known_codes;
 mod layout;
 mod layout_request;
 mod learn;

@@ -43,15 +43,27 @@ pub(super) fn sparse_codes(codebook: &Codebook, groups: &[Group], cells: &Cells)
                 row.iter_mut().zip(codebook.scales()).for_each(|(value, scale)| *value /= scale);
             }
         }
+        let unknown = codebook.known_codes().look_up(&scaled, dim, |number, code| {
+            fitted[signals[number]].clone_from(code);
+        });
+        if unknown.is_empty() {
+            continue;
+        }
+        for (place, number) in unknown.iter().enumerate() {
+            scaled.copy_within(number * dim..(number + 1) * dim, place * dim);
+        }
+        scaled.truncate(unknown.len() * dim);
         let batch = Signals::from_flat(&scaled, dim)?;
         let codes = match Fksc.encode(codebook.prepared(), &batch, &options) {
             Ok(codes) => codes,
             // Values beyond what the kernel can compare: residuals do all of the work.
             Err(_) => return Ok(vec![WholeCode::new(); count]),
         };
-        for (signal, ((atoms, _), values)) in signals.iter().zip(codes.rows().zip(scaled.chunks_exact(dim))) {
-            fitted[*signal] = fit.code(atoms, values);
+        for (number, ((atoms, _), values)) in unknown.iter().zip(codes.rows().zip(scaled.chunks_exact(dim))) {
+            fitted[signals[*number]] = fit.code(atoms, values);
         }
+        let coded = unknown.iter().map(|number| &fitted[signals[*number]]);
+        codebook.known_codes().add(scaled.chunks_exact(dim).zip(coded));
     }
     for (signal, first) in first_alike.iter().enumerate().filter(|(signal, first)| signal != *first) {
         fitted[signal] = fitted[*first].clone();
