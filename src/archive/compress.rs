@@ -212,7 +212,11 @@ pub async fn compress(
                         sources.retain(|source| source.input.name != path);
                         failed.push((path, *error));
                     }
-                    other => break other?,
+                    Err(error) => match fitting[..] {
+                        [source] if !error.ends_a_job() => return Err(error.named(&source.input.name)),
+                        _ => return Err(error),
+                    },
+                    Ok(generation) => break generation,
                 }
             };
             let stored = prepare::store_dictionary(&site, 0, &generation).await?;

@@ -307,6 +307,13 @@ impl Table {
         self.place(rows, &[], first.nulls(), length)
     }
 
+    /// The lengths of the lists that are not NULL.
+    pub fn list_lengths<'a>(&self, batch: &'a RecordBatch) -> Result<impl Iterator<Item = usize> + use<'a>> {
+        let (column, lists) = (batch.column(self.values[0]), self.lists(batch)?);
+        let ranges = lists.ranges.into_iter().enumerate();
+        Ok(ranges.filter(|(row, _)| column.is_valid(*row)).map(|(_, range)| range.len()))
+    }
+
     fn lists(&self, batch: &RecordBatch) -> Result<Lists> {
         let column = batch.column(self.values[0]);
         Lists::new(column.as_ref())

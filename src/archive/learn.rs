@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 
@@ -110,6 +110,8 @@ pub(super) struct Material {
     held_out: Vec<f64>,
     /// Whether there are values, but none that can be compared.
     pub incomparable: bool,
+    /// Whether there are rows, but none that fits the layout.
+    pub misfits: bool,
     /// How much of the table all of them are.
     look: Look,
     deviations: Vec<f64>,
@@ -151,12 +153,14 @@ impl Material {
             Some(length) => Some(length),
             None => lists_length(&table, others)?,
         };
-        let placed = signals_of(&table, length.unwrap_or(0), rows)?;
-        // In one piece, which one row of another length spoils.
-        let held_out = match &sampled.held_out {
-            Some(rows) => signals_of(&table, length.unwrap_or(0), rows).unwrap_or_default(),
-            None => Vec::new(),
+        // As many as memory may hold.
+        let place = |rows: &[RecordBatch]| {
+            let (placed, wrong) = place_all(&table, length.unwrap_or(0), rows, MOST_CELLS);
+            (placed.into_iter().map(|placed| placed.cells).collect::<Vec<Cells>>(), wrong)
         };
+        let (placed, wrong) = place(rows);
+        let misfits = placed.is_empty() && wrong.is_some();
+        let held_out = sampled.held_out.as_deref().map(|rows| place(rows).0).unwrap_or_default();
         let sensors = match table.layout {
             Layout::List { .. } => length.unwrap_or(1),
             Layout::Long { .. } => table.series.len().max(1),
@@ -174,6 +178,7 @@ impl Material {
             rows,
             held_out,
             incomparable,
+            misfits,
             look,
             deviations,
             typical_deviation,
@@ -360,15 +365,6 @@ impl Material {
     }
 }
 
-/// The signals of rows, as many as memory may hold.
-fn signals_of(table: &Table, length: usize, rows: &[RecordBatch]) -> Result<Vec<Cells>> {
-    // A file that does not fit fails when its turn comes, and is named then.
-    match place_all(table, length, rows, MOST_CELLS) {
-        (placed, Some(error)) if placed.is_empty() => Err(error),
-        (placed, _) => Ok(placed.into_iter().map(|placed| placed.cells).collect()),
-    }
-}
-
 /// The codebook of those atoms that codes use once they are rounded.
 fn useful(
     dictionary: &Dictionary,
@@ -424,26 +420,30 @@ pub(crate) fn given(dictionary: &Dictionary, bound: Bound) -> Result<Codebook> {
     Codebook::new(dictionary, vec![1.0; dim], &deviations(&rows, dim), bound, 1)
 }
 
-/// The length of lists, from the first that is not NULL.
+/// The length that most lists have, NULL and empty ones aside: rows of another length are told when their file's turn
+/// comes.
 fn lists_length(table: &Table, batches: &[RecordBatch]) -> Result<Option<usize>> {
     if !matches!(table.layout, Layout::List { .. }) {
         return Ok(None);
     }
-    if let DataType::FixedSizeList(_, size) = table.schema.field(table.values[0]).data_type() {
+    let field = table.schema.field(table.values[0]);
+    if let DataType::FixedSizeList(_, size) = field.data_type() {
         return Ok(usize::try_from(*size).ok().filter(|size| *size > 0));
     }
+    // In order, so that of two that are as frequent it is always the same.
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
     for batch in batches {
-        let column = batch.column(table.values[0]);
-        if let Some(row) = (0..column.len()).find(|row| column.is_valid(*row)) {
-            let sensors = table.place_rows(&batch.slice(row, 1), None)?.sensors;
-            if sensors == 0 {
-                let name = table.schema.field(table.values[0]).name();
-                return Err(ArchiveError::layout(format!("column {name} holds empty lists")));
-            }
-            return Ok(Some(sensors));
-        }
+        table.list_lengths(batch)?.for_each(|length| *counts.entry(length).or_insert(0) += 1);
     }
-    Ok(None)
+    let empty = counts.remove(&0);
+    match counts.into_iter().max_by_key(|(_, count)| *count) {
+        Some((length, _)) => Ok(Some(length)),
+        None if empty.is_some() => {
+            let name = field.name();
+            Err(ArchiveError::layout(format!("column {name} holds nothing but empty lists; leave it out")))
+        }
+        None => Ok(None),
+    }
 }
 
 /// Series in the order in which they occur.

@@ -42,6 +42,13 @@ pub(super) async fn learn(
     let look = if request.bound == Bound::None { Look::Thorough } else { Look::Glance };
     let sampled = look_at(table, sources, 1.0, look).await?;
     let material = Material::new(table, &sampled)?;
+    if material.misfits {
+        // Files say what is wrong with them when their turn comes: their names and the places of rows are known then.
+        let codebook = Arc::new(material.blank(request.bound)?);
+        let series = material.table.series.clone();
+        let description = Description::new(&codebook, table.layout.clone(), series, request.bound, 0);
+        return Ok(Generation { codebook, description });
+    }
     let trials = Trials::new(&material, &sampled);
     // A bound is kept whatever a dictionary is worth; without one there is nothing else.
     let kept = match request.bound {

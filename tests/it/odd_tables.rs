@@ -70,6 +70,40 @@ fn lists_of_other_lengths_are_told_by_estimate_too() {
 }
 
 #[test]
+fn files_with_odd_lists_are_named_with_the_row_and_do_not_stop_the_others() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("tables")).expect("a folder");
+    let lists = |name: &str, odd: &str| {
+        let path = folder.path(&format!("tables/{name}.parquet"));
+        let query = format!(
+            "SELECT value AS i, CASE WHEN {odd} ELSE [sin(value / 40.0), 2.0, 3.0] END AS v \
+             FROM generate_series(0, 1499) ORDER BY value"
+        );
+        assert!(run(&["sql", "-c", &format!("COPY ({query}) TO '{path}'")]).status.success());
+        path
+    };
+    let compress = |input: &str| fails(&["compress", input, "-o", &folder.path("a"), "--max-error", "0.1"]);
+    let nothing = "arrow_cast([], 'List(Float64)')";
+    for (name, odd, told) in [
+        (
+            "a",
+            "value = 0 THEN [1.0, 2.0]".to_string(),
+            "column v, row 0: a list of 2 values where others have 3",
+        ),
+        ("b", format!("value = 0 THEN {nothing}"), "column v, row 0: a list of 0 values where others have 3"),
+        ("c", format!("true THEN {nothing}"), "column v holds nothing but empty lists"),
+    ] {
+        let error = compress(&lists(name, &odd));
+        assert!(error.contains(&format!("{name}.parquet: {told}")), "{error}");
+        assert!(!std::path::Path::new(&folder.path("a")).exists(), "{name}");
+    }
+    lists("d", "false THEN [1.0]");
+    let error = compress(&folder.path("tables"));
+    assert!(error.contains("3 of 4 files failed"), "{error}");
+    assert_eq!(ok(&["inspect", &folder.path("a")])["rows"], 1500);
+}
+
+#[test]
 fn a_file_that_cannot_be_read_does_not_stop_the_others() {
     let folder = Folder::new();
     std::fs::create_dir(folder.path("tables")).expect("a folder");
