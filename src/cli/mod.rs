@@ -17,6 +17,7 @@ mod parse;
 mod print;
 mod progress;
 mod report;
+mod report_text;
 mod session;
 mod shell;
 mod sql;

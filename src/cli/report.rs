@@ -7,10 +7,12 @@ use clap::ValueEnum;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use super::report_text::text;
+
 /// How the report is printed.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(super) enum ReportFormat {
-    /// A line per figure
+    /// A line per figure, and lists as tables
     Table,
     /// One JSON object
     Json,
@@ -31,13 +33,7 @@ impl Report {
         match format {
             ReportFormat::Json => writeln!(out, "{}", serde_json::to_string(self)?)?,
             ReportFormat::Table => {
-                let width = self.0.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-                for (name, value) in &self.0 {
-                    match value {
-                        Value::String(text) => writeln!(out, "{name:width$}  {text}")?,
-                        value => writeln!(out, "{name:width$}  {value}")?,
-                    }
-                }
+                write!(out, "{}", text(self.0.iter().map(|(name, value)| (*name, value))))?;
             }
         }
         Ok(())
