@@ -153,7 +153,7 @@ def speed(folder):
     values, _, weeks = tiled(path, 1)
     print('\n## METR-LA tiled to 1 GB, bound 3 %, two threads\n')
     print('Sparrow reads and writes Parquet and reads every block back to check it; SZ3 works in memory and checks nothing. Tiling repeats\n'
-          'rows, and those that are repeated within a block (about 60 %) are coded once and foretold from then on.\n')
+          'rows: their sparse codes are remembered, and residuals of those that are repeated within a block (about 60 %) are foretold.\n')
     bound = timed(path, archive, np.tile(values, (weeks, 1)))
     os.remove(path)
     path = f'{folder}/traffic.parquet'

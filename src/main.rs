@@ -12,9 +12,8 @@ const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 const PURGE_AFTER_MILLISECONDS: std::ffi::c_long = 250;
 
 fn main() -> ExitCode {
-    // What goes back is cleared by the system when it is asked for again: at once, as is usual, that took a tenth of the
-    // time of coding and of reading Parquet. Blocks come and go faster than this; what is held for longer is in pieces
-    // that nobody needs, and would add up. `MIMALLOC_PURGE_DELAY` says otherwise.
+    // What goes back is cleared by the system when it is asked for again, which takes time; what is kept for long is in
+    // pieces that nobody needs, and adds up. Blocks come and go faster than this. `MIMALLOC_PURGE_DELAY` says otherwise.
     // Sound: sets a number that mimalloc reads, and may be called at any time.
     unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, PURGE_AFTER_MILLISECONDS) };
     sparrow::cli::main()

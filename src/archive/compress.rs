@@ -212,11 +212,7 @@ pub async fn compress(
                         sources.retain(|source| source.input.name != path);
                         failed.push((path, *error));
                     }
-                    Err(error) => match fitting[..] {
-                        [source] if !error.ends_a_job() => return Err(error.named(&source.input.name)),
-                        _ => return Err(error),
-                    },
-                    Ok(generation) => break generation,
+                    other => break other?,
                 }
             };
             let stored = prepare::store_dictionary(&site, 0, &generation).await?;

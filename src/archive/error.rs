@@ -122,9 +122,4 @@ impl ArchiveError {
     pub(crate) fn at(self, path: impl Into<String>) -> Self {
         Self::File { path: path.into(), error: Box::new(self) }
     }
-
-    /// The same, unless it says so already.
-    pub(crate) fn named(self, path: &str) -> Self {
-        if let Self::File { .. } = self { self } else { self.at(path) }
-    }
 }

@@ -12,6 +12,8 @@ use super::sparse_codes::WholeCode;
 
 /// Values of signals that are remembered at most: the first ones, as many as a block has.
 const MOST_VALUES: usize = BLOCK_VALUES;
+/// Signals at most, however short they are.
+const MOST_SIGNALS: usize = 1 << 16;
 
 /// Signals and their codes, the same for all threads.
 #[derive(Debug, Default)]
@@ -47,9 +49,15 @@ impl KnownCodes {
 
     /// Remembers the codes of signals, as long as there is room.
     pub fn add<'a>(&self, coded: impl Iterator<Item = (&'a [f64], &'a WholeCode)>) {
+        let mut coded = coded.peekable();
+        let Some((first, _)) = coded.peek() else { return };
+        // Tables are mostly longer than what is remembered: threads need not wait for each other then.
+        if !self.0.read().unwrap_or_else(PoisonError::into_inner).has_room_for(first) {
+            return;
+        }
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for (signal, code) in coded {
-            if known.signals.len() + signal.len() > MOST_VALUES {
+            if !known.has_room_for(signal) {
                 return;
             }
             known.add(signal, code);
@@ -58,6 +66,10 @@ impl KnownCodes {
 }
 
 impl Known {
+    fn has_room_for(&self, signal: &[f64]) -> bool {
+        self.signals.len() + signal.len() <= MOST_VALUES && self.codes.len() < MOST_SIGNALS
+    }
+
     fn code(&self, signal: &[f64]) -> Option<&WholeCode> {
         let place = *self.places.get(&hash(signal))?;
         let known = &self.signals[place * signal.len()..][..signal.len()];
@@ -95,9 +107,15 @@ mod tests {
         assert_eq!(others, [1]);
         assert_eq!(found, [(0, codes[1].clone()), (2, codes[0].clone())]);
 
-        let many: Vec<f64> = (0..MOST_VALUES + 10).map(|i| i as f64 + 0.5).collect();
-        known.add(many.chunks_exact(2).zip(std::iter::repeat(&codes[0])));
-        let others = known.look_up(&many, 2, |_, _| {});
-        assert_eq!(others.len(), (signals.len() + many.len() - MOST_VALUES) / 2);
+        let remembered = |dim: usize| {
+            let known = KnownCodes::default();
+            let many: Vec<f64> = (0..MOST_VALUES + 100).map(|i| i as f64 + 0.5).collect();
+            for part in many.chunks(100 * dim) {
+                known.add(part.chunks_exact(dim).zip(std::iter::repeat(&codes[0])));
+            }
+            many.len() / dim - known.look_up(&many, dim, |_, _| {}).len()
+        };
+        assert_eq!(remembered(64), MOST_VALUES / 64);
+        assert_eq!(remembered(1), MOST_SIGNALS);
     }
 }

@@ -8,13 +8,15 @@
 //! | window | so many rows one after the other, of one series | a position in the window |
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, OffsetSizeTrait, RecordBatch,
+    Array, ArrayRef, AsArray, BooleanArray, FixedSizeListArray, GenericListArray, OffsetSizeTrait,
+    RecordBatch,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::compute::cast;
+use arrow::compute::{cast, filter_record_batch};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 use serde::{Deserialize, Serialize};
@@ -312,6 +314,14 @@ impl Table {
         let (column, lists) = (batch.column(self.values[0]), self.lists(batch)?);
         let ranges = lists.ranges.into_iter().enumerate();
         Ok(ranges.filter(|(row, _)| column.is_valid(*row)).map(|(_, range)| range.len()))
+    }
+
+    /// The rows whose lists are NULL or of this length.
+    pub fn rows_of_length(&self, batch: &RecordBatch, length: usize) -> Result<RecordBatch> {
+        let (column, lists) = (batch.column(self.values[0]), self.lists(batch)?);
+        let fits = |(row, range): (usize, &Range<usize>)| column.is_null(row) || range.len() == length;
+        let fitting: BooleanArray = lists.ranges.iter().enumerate().map(|row| Some(fits(row))).collect();
+        Ok(filter_record_batch(batch, &fitting)?)
     }
 
     fn lists(&self, batch: &RecordBatch) -> Result<Lists> {

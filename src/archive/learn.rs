@@ -110,8 +110,6 @@ pub(super) struct Material {
     held_out: Vec<f64>,
     /// Whether there are values, but none that can be compared.
     pub incomparable: bool,
-    /// Whether there are rows, but none that fits the layout.
-    pub misfits: bool,
     /// How much of the table all of them are.
     look: Look,
     deviations: Vec<f64>,
@@ -149,18 +147,12 @@ impl Material {
             let all: Vec<&RecordBatch> = rows.iter().chain(others).collect();
             table.series = series_names(series, &all)?;
         }
-        let length = match lists_length(&table, rows)? {
-            Some(length) => Some(length),
-            None => lists_length(&table, others)?,
+        let length = lists_length(&table, rows.iter().chain(others))?;
+        let placed = signals_of(&table, length.unwrap_or(0), rows)?;
+        let held_out = match &sampled.held_out {
+            Some(rows) => signals_of(&table, length.unwrap_or(0), rows).unwrap_or_default(),
+            None => Vec::new(),
         };
-        // As many as memory may hold.
-        let place = |rows: &[RecordBatch]| {
-            let (placed, wrong) = place_all(&table, length.unwrap_or(0), rows, MOST_CELLS);
-            (placed.into_iter().map(|placed| placed.cells).collect::<Vec<Cells>>(), wrong)
-        };
-        let (placed, wrong) = place(rows);
-        let misfits = placed.is_empty() && wrong.is_some();
-        let held_out = sampled.held_out.as_deref().map(|rows| place(rows).0).unwrap_or_default();
         let sensors = match table.layout {
             Layout::List { .. } => length.unwrap_or(1),
             Layout::Long { .. } => table.series.len().max(1),
@@ -178,7 +170,6 @@ impl Material {
             rows,
             held_out,
             incomparable,
-            misfits,
             look,
             deviations,
             typical_deviation,
@@ -365,6 +356,15 @@ impl Material {
     }
 }
 
+/// The signals of rows, as many as memory may hold.
+fn signals_of(table: &Table, length: usize, rows: &[RecordBatch]) -> Result<Vec<Cells>> {
+    // A file that does not fit fails when its turn comes: its name and the row's place in it are known then.
+    match place_all(table, length, rows, MOST_CELLS) {
+        (placed, Some(error)) if placed.is_empty() => Err(error),
+        (placed, _) => Ok(placed.into_iter().map(|placed| placed.cells).collect()),
+    }
+}
+
 /// The codebook of those atoms that codes use once they are rounded.
 fn useful(
     dictionary: &Dictionary,
@@ -422,7 +422,7 @@ pub(crate) fn given(dictionary: &Dictionary, bound: Bound) -> Result<Codebook> {
 
 /// The length that most lists have, NULL and empty ones aside: rows of another length are told when their file's turn
 /// comes.
-fn lists_length(table: &Table, batches: &[RecordBatch]) -> Result<Option<usize>> {
+fn lists_length<'a>(table: &Table, batches: impl Iterator<Item = &'a RecordBatch>) -> Result<Option<usize>> {
     if !matches!(table.layout, Layout::List { .. }) {
         return Ok(None);
     }

@@ -190,7 +190,8 @@ impl Archive {
                 Err(error) => match self.store.head(&path).await {
                     Ok(found) if found.size != entry.bytes => {
                         let (found, written) = (found.size, entry.bytes);
-                        return Err(ArchiveError::corrupt(format!("it has {found} bytes of {written}")));
+                        let told = format!("it has {found} bytes, and {written} were written");
+                        return Err(ArchiveError::corrupt(told));
                     }
                     _ => return Err(error.into()),
                 },

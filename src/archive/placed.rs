@@ -85,7 +85,7 @@ pub(super) fn place_rows(
     each(Placed { rows, placement, cells })
 }
 
-/// The signals of rows, up to so many cells, and what was wrong with rows that have none.
+/// The signals of rows, up to so many cells, and what was wrong with the first rows that have none.
 pub(super) fn place_all(
     table: &Table,
     sensors: usize,
@@ -94,11 +94,19 @@ pub(super) fn place_all(
 ) -> (Vec<Placed>, Option<ArchiveError>) {
     let (mut all, mut wrong, mut cells) = (Vec::new(), None, 0);
     for rows in batches.iter().filter(|rows| rows.num_rows() > 0) {
-        let found = place_rows(table, sensors, rows.clone(), &mut |placed| {
+        let mut each = |placed: Placed| {
             cells += placed.cells.raw.len();
             all.push(placed);
             Ok(if cells < most_cells { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-        });
+        };
+        let mut found = place_rows(table, sensors, rows.clone(), &mut each);
+        if let Err(error @ ArchiveError::Ragged { .. }) = found {
+            // Nothing was placed yet: lists are looked at before.
+            wrong = wrong.or(Some(error));
+            found = table
+                .rows_of_length(rows, sensors)
+                .and_then(|fitting| place_rows(table, sensors, fitting, &mut each));
+        }
         wrong = wrong.or(found.err());
         if cells >= most_cells {
             break;

@@ -15,7 +15,7 @@ use super::learn::{LearnSettings, Material, given};
 use super::manifest::{DictionaryEntry, hash_of};
 use super::opened::Generation;
 use super::quantiser::Bound;
-use super::sampled::{Look, look_at};
+use super::sampled::{Look, Sampled, look_at};
 use super::site::Site;
 use super::source::Source;
 use super::trial::{Effort, Trials};
@@ -41,14 +41,7 @@ pub(super) async fn learn(
 ) -> Result<Generation> {
     let look = if request.bound == Bound::None { Look::Thorough } else { Look::Glance };
     let sampled = look_at(table, sources, 1.0, look).await?;
-    let material = Material::new(table, &sampled)?;
-    if material.misfits {
-        // Files say what is wrong with them when their turn comes: their names and the places of rows are known then.
-        let codebook = Arc::new(material.blank(request.bound)?);
-        let series = material.table.series.clone();
-        let description = Description::new(&codebook, table.layout.clone(), series, request.bound, 0);
-        return Ok(Generation { codebook, description });
-    }
+    let material = material(table, sources, &sampled)?;
     let trials = Trials::new(&material, &sampled);
     // A bound is kept whatever a dictionary is worth; without one there is nothing else.
     let kept = match request.bound {
@@ -93,6 +86,14 @@ pub(super) async fn learn(
     Ok(Generation { codebook, description })
 }
 
+/// What can be learned from what was looked at of these tables. What is wrong with a single one is told with its name.
+fn material(table: &Table, sources: &[&Source], sampled: &Sampled) -> Result<Material> {
+    Material::new(table, sampled).map_err(|error| match sources {
+        [source] if !error.ends_a_job() => error.at(&source.input.name),
+        _ => error,
+    })
+}
+
 /// Takes over a dictionary that was given; what it promises is seen on the first table.
 pub(super) async fn take_over(
     table: &Table,
@@ -113,9 +114,10 @@ pub(super) async fn take_over(
     }
     let codebook = Arc::new(given(dictionary, request.bound)?);
     let mut description = Description::new(&codebook, table.layout.clone(), Vec::new(), request.bound, 0);
-    let mut sampled = look_at(table, &sources[..sources.len().min(1)], 1.0, Look::Thorough).await?;
+    let first = &sources[..sources.len().min(1)];
+    let mut sampled = look_at(table, first, 1.0, Look::Thorough).await?;
     sampled.learned.clear();
-    let material = Material::new(table, &sampled)?;
+    let material = material(table, first, &sampled)?;
     if material.sensors == codebook.sensors() && !sampled.blocks.is_empty() {
         let trials = Trials::new(&material, &sampled);
         let settings = Settings { codebook: codebook.clone(), bound: request.bound, group_sensors };

@@ -152,3 +152,53 @@ fn solve(system: &mut [f64], count: usize) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::cells::Cell;
+    use super::super::learn::given;
+    use super::super::quantiser::Bound;
+    use super::*;
+    use crate::math::{Dictionary, kernels};
+    use arrow::datatypes::DataType;
+
+    const DIM: usize = 6;
+
+    fn value(place: usize) -> f64 {
+        (place.wrapping_mul(0x9E37_79B9) % 1009) as f64 / 100.0
+    }
+
+    /// Signals from one supply of them, some of which other blocks have, too.
+    fn block(signals: impl Iterator<Item = usize>) -> Cells {
+        let raw: Vec<u64> = signals
+            .flat_map(|signal| (0..DIM).map(move |i| value(1000 + signal * DIM + i).to_bits()))
+            .collect();
+        Cells { sensors: DIM, state: vec![Cell::Value; raw.len()], raw: raw.into() }
+    }
+
+    fn codebook() -> Codebook {
+        let kernel = kernels::build("rbf", &|name| (name == "sigma").then_some(4.0)).expect("a kernel");
+        let atoms = (0..20 * DIM).map(value).collect();
+        given(&Dictionary::new(atoms, DIM, kernel, 0.05, None).expect("atoms"), Bound::MaxError(0.1))
+            .expect("a codebook")
+    }
+
+    /// Threads code blocks in any order, and which codes are known then is a matter of chance.
+    #[test]
+    fn codes_do_not_depend_on_what_was_coded_before() {
+        let groups = [Group { sensors: (0..DIM).collect(), data_type: DataType::Float64 }];
+        let blocks = [block(0..700), block((0..1500).rev()), block((0..40).map(|i| i * 37))];
+        let codes =
+            |codebook: &Codebook, cells: &Cells| sparse_codes(codebook, &groups, cells).expect("codes");
+        let alone: Vec<Vec<WholeCode>> = blocks.iter().map(|cells| codes(&codebook(), cells)).collect();
+        assert!(alone.iter().flatten().any(|code| code.len() > 1));
+        for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+            let shared = codebook();
+            for i in order {
+                assert!(codes(&shared, &blocks[i]) == alone[i], "block {i} of {order:?}");
+            }
+            let signal: Vec<f64> = (0..DIM).map(|i| value(1000 + i)).collect();
+            assert!(shared.known_codes().look_up(&signal, DIM, |_, _| {}).is_empty());
+        }
+    }
+}

@@ -4,21 +4,26 @@ use serde_json::{Map, Value};
 
 /// Digits that are read.
 const DIGITS: usize = 6;
+/// What is longer is not lined up.
+const WIDEST: usize = 80;
 
 /// Named values as text.
 pub(super) fn text<'a>(named: impl Iterator<Item = (&'a str, &'a Value)>) -> String {
     let mut parts = Parts::default();
     named.for_each(|(name, value)| parts.add(name.to_string(), value));
-    let width = parts.figures.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let width = parts.figures.iter().map(|(name, _)| name.chars().count().min(WIDEST)).max().unwrap_or(0);
     let figures = parts.figures.iter().map(|(name, value)| format!("{name:width$}  {value}\n"));
     let tables = parts.tables.iter().map(|(name, rows)| format!("\n{name}\n{}", table(rows)));
     figures.chain(tables).collect()
 }
 
+/// The parts of a thing, if it is there.
+type Row<'a> = Option<&'a Map<String, Value>>;
+
 #[derive(Default)]
 struct Parts<'a> {
     figures: Vec<(String, String)>,
-    tables: Vec<(String, Vec<&'a Map<String, Value>>)>,
+    tables: Vec<(String, Vec<Row<'a>>)>,
 }
 
 impl<'a> Parts<'a> {
@@ -27,8 +32,9 @@ impl<'a> Parts<'a> {
             Value::Object(inner) => {
                 inner.iter().for_each(|(part, value)| self.add(format!("{name}.{part}"), value))
             }
-            Value::Array(items) if !items.is_empty() && items.iter().all(Value::is_object) => {
-                self.tables.push((name, items.iter().filter_map(Value::as_object).collect()));
+            // What is absent is a row of its own.
+            Value::Array(items) if items.iter().any(Value::is_object) => {
+                self.tables.push((name, items.iter().map(Value::as_object).collect()));
             }
             value => self.figures.push((name, cell(value))),
         }
@@ -42,6 +48,7 @@ fn cell(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Number(number) if number.is_f64() => number.as_f64().map(readable).unwrap_or_default(),
         Value::Array(items) if items.is_empty() => "-".to_string(),
+        Value::Object(inner) if inner.is_empty() => "-".to_string(),
         Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
@@ -54,21 +61,22 @@ fn readable(number: f64) -> String {
 }
 
 /// Things that have the same parts: columns of text first, since they say what a row is about.
-fn table(rows: &[&Map<String, Value>]) -> String {
+fn table(rows: &[Row<'_>]) -> String {
     let mut names: Vec<&String> = Vec::new();
-    for name in rows.iter().flat_map(|row| row.keys()) {
+    for name in rows.iter().flatten().flat_map(|row| row.keys()) {
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    let is_text = |name: &str| rows.iter().any(|row| row.get(name).is_some_and(Value::is_string));
+    let is_text = |name: &str| rows.iter().flatten().any(|row| row.get(name).is_some_and(Value::is_string));
     names.sort_by_key(|name| !is_text(name));
     let columns: Vec<Vec<String>> = names
         .iter()
         .map(|name| {
-            let cells = rows.iter().map(|row| row.get(*name).map(cell).unwrap_or_default());
+            let cells =
+                rows.iter().map(|row| row.and_then(|row| row.get(*name)).map_or("-".to_string(), cell));
             let column: Vec<String> = std::iter::once(name.to_string()).chain(cells).collect();
-            let width = column.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
+            let width = column.iter().map(|cell| cell.chars().count().min(WIDEST)).max().unwrap_or(0);
             let padded = column.into_iter().map(|cell| match is_text(name) {
                 true => format!("{cell:width$}"),
                 false => format!("{cell:>width$}"),
@@ -91,17 +99,32 @@ mod tests {
             {"bytes": 1200, "nmae": null, "path": "long.parquet"},
         ]);
         let bound = serde_json::json!({"max_error": 0.5});
-        let (failed, names) = (serde_json::json!([]), serde_json::json!(["a", "b"]));
-        let named = [("files", &files), ("bound", &bound), ("failed", &failed), ("names", &names)];
+        let (failed, names, none) =
+            (serde_json::json!([]), serde_json::json!(["a", "b"]), serde_json::json!({}));
+        let promises = serde_json::json!([null, {"left": 1}]);
+        let named = [
+            ("files", &files),
+            ("bound", &bound),
+            ("failed", &failed),
+            ("names", &names),
+            ("none", &none),
+            ("promises", &promises),
+        ];
         let expected = "\
 bound.max_error  0.5
 failed           -
 names            a, b
+none             -
 
 files
   path          bytes      nmae
   a.parquet        10  0.123457
   long.parquet   1200         -
+
+promises
+  left
+     -
+     1
 ";
         assert_eq!(text(named.into_iter()), expected);
     }
