@@ -254,6 +254,18 @@ impl<'a> Candidates<'a> {
         Ok(slot.insert(learned.map(Arc::new)).clone())
     }
 
+    /// Learns what a measurement in full will ask for, if it can: it says what was wrong then.
+    pub fn learn_ahead(&self, family: Family, rungs: &[usize]) {
+        let scales = self.material.scales(self.bound(family, 0.0), rungs[SCALE] == 1);
+        let _ = self.learned(rungs, scales, (self.part(Effort::Full), Effort::Full));
+    }
+
+    /// What is learned from: what is kept has learned from all there is.
+    fn part(&self, effort: Effort) -> Part {
+        let everything = effort == Effort::Full && self.material.holds_out();
+        if everything { Part::Everything } else { Part::Learned }
+    }
+
     fn codebook(
         &self,
         family: Family,
@@ -297,10 +309,9 @@ impl<'a> Candidates<'a> {
             return Err(MathError::Cancelled.into());
         }
         let bound = self.bound(family, knob);
-        // What is kept has learned from all there is; how it does on rows that it has not seen is told by one that
-        // was learned without them.
-        let has_twin = effort == Effort::Full && self.material.holds_out();
-        let part = if has_twin { Part::Everything } else { Part::Learned };
+        // How what is kept does on rows that it has not seen is told by one that was learned without them.
+        let part = self.part(effort);
+        let has_twin = part == Part::Everything;
         let codebook = self.codebook(family, rungs, knob, (part, effort))?;
         let settings = self.settings_of(codebook.clone(), bound);
         let (layout, series) = (self.material.table.layout.clone(), self.material.table.series.clone());

@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::candidates::{ATOMS, Candidates, Family, LADDERS, LAMBDA, Measurement, WEIGHTS, WIDTH};
+use super::candidates::{ATOMS, Candidates, Family, LADDERS, LAMBDA, Measurement, SCALE, WEIGHTS, WIDTH};
 use super::codebook::Codebook;
 use super::drift::Promise;
 use super::learn::{LearnSettings, Material};
 use super::quantiser::Bound;
+use super::sampled::Look;
 use super::space::{Space, runners_up, search_codes};
 use super::trial::{Effort, Outcome, Trials};
 use super::verdict::worthwhile;
@@ -218,9 +219,23 @@ impl<'a> Chooser<'a> {
 
     /// The fewest bytes under a bound. Without one: codes alone, with what is set and usual values else.
     pub fn for_bound(&mut self, bound: Bound) -> Result<Chosen> {
-        let mut space = Space::new(&self.candidates, Family::Bounded(bound));
-        let axes = if bound == Bound::None { 0..0 } else { ATOMS..LADDERS };
-        let found = space.climb(&self.candidates, Goal::Smallest, None, axes)?;
+        let candidates = &self.candidates;
+        let mut space = Space::new(candidates, Family::Bounded(bound));
+        let is_glance = candidates.trials.look == Look::Glance && bound != Bound::None;
+        let axes = match bound {
+            Bound::None => 0..0,
+            _ if is_glance => ATOMS..SCALE,
+            _ => ATOMS..LADDERS,
+        };
+        let mut found = space.climb(candidates, Goal::Smallest, None, axes)?;
+        if is_glance {
+            // Scales are rarely the other ones in the end: what will be kept then is learned meanwhile.
+            found = std::thread::scope(|scope| {
+                let (family, rungs) = (space.family, found.rungs.clone());
+                scope.spawn(move || candidates.learn_ahead(family, &rungs));
+                space.climb(candidates, Goal::Smallest, Some(&found), SCALE..LADDERS)
+            })?;
+        }
         let record = space.nearest(Goal::Smallest);
         Ok(finish(&self.candidates, Goal::Smallest, space.family, &found, &record)?.chosen)
     }
