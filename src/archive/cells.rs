@@ -8,7 +8,6 @@ use arrow::datatypes::DataType;
 
 use super::number::Number;
 use super::{ArchiveError, Result};
-use crate::math::vectorised;
 
 /// Values over signals and sensors, in the order of signals.
 #[derive(Debug, Clone, Default)]
@@ -153,14 +152,17 @@ impl Numeric {
         numeric
     }
 
-    /// Whether all cells are doubles that take part.
-    pub fn takes_all(cells: &Cells, groups: &[Group]) -> bool {
-        let takes_part = |raw: &u64| f64::from_bits(*raw).abs() < LARGEST;
+    /// Whether all cells are doubles that are there.
+    #[inline(always)]
+    pub fn are_all_doubles(cells: &Cells, groups: &[Group]) -> bool {
         groups.iter().all(|group| group.data_type == DataType::Float64)
-            && vectorised(
-                #[inline(always)]
-                || all(&cells.state, |state| *state == Cell::Value) && all(&cells.raw, takes_part),
-            )
+            && all(&cells.state, |state| *state == Cell::Value)
+    }
+
+    /// Whether doubles take part.
+    #[inline(always)]
+    pub fn takes_part(doubles: &[u64]) -> bool {
+        all(doubles, |raw| f64::from_bits(*raw).abs() < LARGEST)
     }
 
     fn value(&self, cells: &Cells, signal: usize, sensor: usize) -> Option<f64> {

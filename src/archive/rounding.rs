@@ -32,7 +32,7 @@ pub(super) fn round_group(
             quantiser,
             state: part.state.clone(),
             exceptions: Vec::new(),
-            integers: Integers::zeros(count),
+            integers: Integers::with_capacity(count),
         },
         bound,
         fits: &|raw: u64| fits(&group.data_type, raw),
@@ -87,6 +87,10 @@ fn round_all(
         }
         let first = chunk * CHUNK * width;
         let cells = first..first + codes.len() * width;
+        if rounding.residuals.quantiser != Quantiser::Prediction {
+            // Chunk by chunk: cleared as a whole they would have left the processor's cache before they are set.
+            rounding.residuals.integers.extend_zeros(cells.len());
+        }
         let (raw, state) = (&part.raw[cells.clone()], &part.state[cells]);
         let runs = raw.chunks(RUN).zip(state.chunks(RUN)).zip(predictions.chunks(RUN));
         let mut lanes = LeftLanes::default();

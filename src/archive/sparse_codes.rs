@@ -74,16 +74,43 @@ pub(super) fn sparse_codes(codebook: &Codebook, groups: &[Group], cells: &Cells)
 /// For every signal the first one of the same values: its code need not be looked for again. Signals with values that
 /// are missing depend on those before them, so that then each is one of its own.
 fn first_alike(cells: &Cells, groups: &[Group]) -> Vec<usize> {
-    if cells.sensors == 0 || !Numeric::takes_all(cells, groups) {
-        return (0..cells.signals()).collect();
+    let found = vectorised(
+        #[inline(always)]
+        || find_alike(cells, groups),
+    );
+    found.unwrap_or_else(|| (0..cells.signals()).collect())
+}
+
+/// The same, unless something is missing or no double.
+#[inline(always)]
+fn find_alike(cells: &Cells, groups: &[Group]) -> Option<Vec<usize>> {
+    if cells.sensors == 0 || !Numeric::are_all_doubles(cells, groups) {
+        return None;
     }
-    let mut seen: HashMap<u64, usize> = HashMap::with_capacity(cells.signals());
     let row = |signal: usize| &cells.raw[signal * cells.sensors..][..cells.sensors];
-    let first = |signal: usize| {
-        let first = *seen.entry(XxHash3_64::oneshot(row(signal).to_byte_slice())).or_insert(signal);
-        if row(first) == row(signal) { first } else { signal }
-    };
-    (0..cells.signals()).map(first).collect()
+    let mut seen: HashMap<u64, usize> = HashMap::with_capacity(cells.signals());
+    let mut all_first: Vec<usize> = Vec::with_capacity(cells.signals());
+    // How many signals ago the last one was that was there before: what repeats itself mostly goes on to.
+    let mut distance = usize::MAX;
+    for signal in 0..cells.signals() {
+        if let Some(before) = signal.checked_sub(distance)
+            && row(before) == row(signal)
+        {
+            all_first.push(all_first[before]);
+            continue;
+        }
+        if !Numeric::takes_part(row(signal)) {
+            return None;
+        }
+        let mut first = *seen.entry(XxHash3_64::oneshot(row(signal).to_byte_slice())).or_insert(signal);
+        if first != signal && row(first) == row(signal) {
+            distance = signal - first;
+        } else {
+            first = signal;
+        }
+        all_first.push(first);
+    }
+    Some(all_first)
 }
 
 /// Least squares on the atoms chosen, rounded; memory is used again from signal to signal.

@@ -18,6 +18,19 @@ impl Integers {
         Self::Small(vec![0; count])
     }
 
+    /// None yet, with room for so many.
+    pub fn with_capacity(count: usize) -> Self {
+        Self::Small(Vec::with_capacity(count))
+    }
+
+    /// Adds so many zeros.
+    pub fn extend_zeros(&mut self, count: usize) {
+        match self {
+            Self::Small(values) => values.resize(values.len() + count, 0),
+            Self::Wide(values) => values.resize(values.len() + count, 0),
+        }
+    }
+
     /// Whether an integer is a small one.
     #[inline(always)]
     pub fn is_small(value: i64) -> bool {

@@ -133,8 +133,8 @@ pub(in crate::archive) fn decode(
     Ok(vectorised(
         #[inline(always)]
         || match is_wide {
-            true => Integers::Wide(source.read_all(rows * columns, coded, &plan, &quiet)),
-            false => Integers::Small(source.read_all(rows * columns, coded, &plan, &quiet)),
+            true => Integers::Wide(source.read_all(rows, coded, &plan, &quiet)),
+            false => Integers::Small(source.read_all(rows, coded, &plan, &quiet)),
         },
     ))
 }
@@ -150,24 +150,23 @@ impl Source<'_> {
     #[inline(always)]
     fn read_all<T: Integer>(
         mut self,
-        count: usize,
+        rows: usize,
         coded: Option<&[bool]>,
         plan: &Plan,
         quiet: &Quiet,
     ) -> Vec<T> {
-        let mut values = vec![T::default(); count];
         let Some(coded) = coded else {
             let lanes = Lanes::new(plan.columns.len());
-            whole::walk(
-                &mut values,
+            return whole::walk(
+                rows,
                 plan,
                 quiet,
                 &lanes,
                 #[inline(always)]
                 |lane, context| self.next_symbol(lane, context),
             );
-            return values;
         };
+        let mut values = vec![T::default(); rows * plan.columns.len()];
         walk(
             &mut values,
             Some(coded),

@@ -44,26 +44,29 @@ struct Lane {
     mean: u32,
 }
 
-/// Reads all integers. `read` gives the next symbol for its lane and context, and what it stands for where that is not
-/// in the symbol alone.
+/// Reads the integers of so many rows. `read` gives the next symbol for its lane and context, and what it stands for
+/// where that is not in the symbol alone.
 #[inline(always)]
 pub(super) fn walk<T: Integer>(
-    values: &mut [T],
+    rows: usize,
     plan: &Plan,
     quiet: &Quiet,
     lanes: &Lanes,
     mut read: impl FnMut(usize, usize) -> (Slot, Option<i64>),
-) {
+) -> Vec<T> {
     let (columns, together) = (plan.columns.len(), lanes.together());
     if columns == 0 {
-        return;
+        return Vec::new();
     }
-    let mut known = Columns::new(plan, lanes, values.len() / columns);
+    // Grows row by row: cleared as a whole it would have left the processor's cache before it is filled.
+    let mut values = Vec::with_capacity(rows * columns);
+    let mut known = Columns::new(plan, lanes, rows);
     let (of_columns, zeros) = (plan.shares_of(), vec![T::default(); columns]);
     let (mut foretold, mut residuals) = (vec![T::default(); columns], vec![T::default(); columns]);
     let (mut leans, mut keys) = (vec![0i32; columns], vec![0u32; columns]);
     let mut turns = [Lane::default(); LANES];
-    for row in 0..values.len() / columns {
+    for row in 0..rows {
+        values.resize((row + 1) * columns, T::default());
         if quiet.contains(row) {
             let (before, rest) = values.split_at_mut(row * columns);
             let back = |rows: usize| match row.checked_sub(rows).filter(|_| rows > 0) {
@@ -105,6 +108,7 @@ pub(super) fn walk<T: Integer>(
         known.add_row(plan.period, row, &foretold, &residuals);
         lanes.in_columns(&known.last, &mut values[row * columns..][..columns]);
     }
+    values
 }
 
 /// Fills a row with what is foretold.
