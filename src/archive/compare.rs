@@ -27,7 +27,7 @@ pub(super) async fn compare(file: &DataFile, input: &Input) -> Result<ErrorSums>
     }
     let columns: Vec<usize> = (0..file.schema.fields().len()).collect();
     let mut errors = ErrorSums::default();
-    let mut rows = source.batches(None, 0, None, READ_ROWS).await?;
+    let mut rows = source.batches(&source.all_rows(), READ_ROWS).await?;
     let mut waiting: Option<RecordBatch> = None;
     for row_group in 0..file.row_groups() {
         let decoded = file.read(row_group, &columns).await?;

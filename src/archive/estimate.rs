@@ -23,7 +23,7 @@ use super::learn::{LearnSettings, Material};
 use super::placed::place_all;
 use super::quantiser::Bound;
 use super::sampled::{Look, look_at};
-use super::source::Source;
+use super::source::{Rows, Source};
 use super::trial::{Example, Trials, bytes_beside_stored};
 use super::verdict::worthwhile;
 use super::{ArchiveError, Result};
@@ -138,7 +138,8 @@ pub async fn estimate(
     let first = first.ok_or_else(|| ArchiveError::layout("there is nothing to estimate"))?;
     let layout = match &request.layout {
         LayoutRequest::Find => {
-            let batches = first.batches(None, 0, Some(FIRST_ROWS), FIRST_ROWS).await?;
+            let rows = Rows { count: FIRST_ROWS, ..first.all_rows() };
+            let batches = first.batches(&rows, FIRST_ROWS).await?;
             let batches: Vec<RecordBatch> = batches.try_collect().await?;
             let rows: u64 = sources.iter().map(|source| source.rows).sum();
             detect(&concat_batches(&first.schema, &batches)?, rows * stride as u64)

@@ -309,6 +309,11 @@ impl Table {
         self.place(rows, &[], first.nulls(), length)
     }
 
+    /// The column that values are in, where these are lists.
+    pub fn list_column(&self) -> Option<usize> {
+        matches!(self.layout, Layout::List { .. }).then_some(self.values[0])
+    }
+
     /// The lengths of the lists that are not NULL.
     pub fn list_lengths<'a>(&self, batch: &'a RecordBatch) -> Result<impl Iterator<Item = usize> + use<'a>> {
         let (column, lists) = (batch.column(self.values[0]), self.lists(batch)?);

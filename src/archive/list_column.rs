@@ -56,6 +56,12 @@ struct Group {
     read: usize,
 }
 
+/// Lists that are next, and where their values end.
+struct Next {
+    lists: usize,
+    end: usize,
+}
+
 impl ListColumn {
     /// A column of a file, if it is one of lists of doubles and none of them is known to be missing.
     pub fn new(source: &Source, column: usize) -> Option<Self> {
@@ -83,19 +89,61 @@ impl ListColumn {
         })
     }
 
+    /// The same from a row group on.
+    pub fn starting_at(self, next_group: usize) -> Self {
+        Self { next_group, group: None, ..self }
+    }
+
     /// The lists of the next rows; `None` if something is missing there after all.
     pub async fn read(&mut self, rows: usize) -> Result<Option<ArrayRef>> {
         let mut values = Vec::new();
         let mut offsets: Vec<i32> = Vec::with_capacity(rows + 1);
         while offsets.len() < rows {
-            let Some(group) = &mut self.group else {
-                match self.next_group().await? {
-                    Some(group) => self.group = Some(group),
-                    None => return Ok(None),
-                }
-                continue;
-            };
-            let wanted = STRIP.min(rows - offsets.len());
+            let Some((group, next)) = self.next_lists(rows - offsets.len()).await? else { return Ok(None) };
+            let (first, count, read) = (values.len(), next.end - group.read, group.read);
+            if count > MOST_VALUES || first + count > i32::MAX as usize {
+                return Ok(None);
+            }
+            if offsets.is_empty() {
+                // As many more, if lists are of one length.
+                values.reserve_exact((count / next.lists).saturating_mul(rows).min(MOST_VALUES));
+            }
+            offsets.extend(group.starts.drain(..next.lists).map(|start| (first + start - read) as i32));
+            group.values.read_records(count, None, None, &mut values)?;
+            group.read = next.end;
+            if values.len() != first + count {
+                return Ok(None);
+            }
+        }
+        offsets.push(values.len() as i32);
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+        let values = Arc::new(Float64Array::from(values));
+        Ok(Some(Arc::new(ListArray::try_new(self.item.clone(), offsets, values, None)?)))
+    }
+
+    /// Leaves rows out: their values are not decoded. `false` if something is missing there.
+    pub async fn skip(&mut self, mut rows: usize) -> Result<bool> {
+        while rows > 0 {
+            let Some((group, next)) = self.next_lists(rows).await? else { return Ok(false) };
+            let count = next.end - group.read;
+            group.starts.drain(..next.lists);
+            if group.values.skip_records(count)? != count {
+                return Ok(false);
+            }
+            group.read = next.end;
+            rows -= next.lists;
+        }
+        Ok(true)
+    }
+
+    /// Finds the next lists, some of so many; `None` if something is missing.
+    async fn next_lists(&mut self, most: usize) -> Result<Option<(&mut Group, Next)>> {
+        let wanted = STRIP.min(most);
+        loop {
+            if self.group.is_none() {
+                self.group = self.next_group().await?;
+            }
+            let Some(group) = &mut self.group else { return Ok(None) };
             let Some(end) = group.find(wanted)? else { return Ok(None) };
             if group.starts.is_empty() && end == group.read && group.rows == 0 {
                 self.group = None;
@@ -105,27 +153,10 @@ impl ListColumn {
             if group.starts.front() != Some(&group.read) {
                 return Ok(None);
             }
-            let (first, count) = (values.len(), end - group.read);
-            let found = group.starts.len().min(wanted);
-            if count > MOST_VALUES || first + count > i32::MAX as usize {
-                return Ok(None);
-            }
-            if offsets.is_empty() {
-                // As many more, if lists are of one length.
-                values.reserve_exact((count / found).saturating_mul(rows).min(MOST_VALUES));
-            }
-            let read = group.read;
-            offsets.extend(group.starts.drain(..found).map(|start| (first + start - read) as i32));
-            group.values.read_records(count, None, None, &mut values)?;
-            group.read = end;
-            if values.len() != first + count {
-                return Ok(None);
-            }
+            let lists = group.starts.len().min(wanted);
+            // Borrowed anew: the loop may have had to go on.
+            return Ok(self.group.as_mut().map(|group| (group, Next { lists, end })));
         }
-        offsets.push(values.len() as i32);
-        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-        let values = Arc::new(Float64Array::from(values));
-        Ok(Some(Arc::new(ListArray::try_new(self.item.clone(), offsets, values, None)?)))
     }
 
     /// The next row group's part of the column.
@@ -199,9 +230,14 @@ impl PageReader for Waiting {
         Ok(self.pop())
     }
 
-    /// Nothing is known of pages before they are there.
     fn peek_next_page(&mut self) -> std::result::Result<Option<PageMetadata>, ParquetError> {
-        Err(ParquetError::NYI("pages are read one after the other".to_string()))
+        let pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let described = |page: &Page| PageMetadata {
+            num_rows: None,
+            num_levels: Some(page.num_values() as usize),
+            is_dict: matches!(page, Page::DictionaryPage { .. }),
+        };
+        Ok(pages.front().map(described))
     }
 
     fn skip_next_page(&mut self) -> std::result::Result<(), ParquetError> {
@@ -212,6 +248,7 @@ impl PageReader for Waiting {
 
 #[cfg(test)]
 mod tests {
+    use super::super::source::Rows;
     use super::*;
     use arrow::array::{Array, Int64Array, RecordBatch};
     use arrow::compute::concat_batches;
@@ -270,13 +307,26 @@ mod tests {
         let (table, source) = stored(rows, alone, version).await;
         for block in [1, 64, 130, 1000] {
             let column = table.num_columns() - 1;
-            let blocks = source.blocks(Some(column), block).await.expect("blocks");
+            let blocks = source.blocks(Some(column), source.all_rows(), block).await.expect("blocks");
             let blocks: Vec<RecordBatch> = blocks.try_collect().await.expect("all of them");
             let sizes: Vec<usize> = blocks.iter().map(RecordBatch::num_rows).collect();
             let expected: Vec<usize> =
                 (0..rows.len()).step_by(block).map(|first| block.min(rows.len() - first)).collect();
             assert_eq!(sizes, expected);
             assert_eq!(concat_batches(&table.schema(), &blocks).expect("one table"), table);
+        }
+        // Row groups have 100 rows.
+        for (groups, offset, count) in
+            [(0..1, 3, 90), (1..3, 0, 150), (1..2, 99, 1), (2..4, 71, 62), (0..4, 130, 203)]
+        {
+            let first = groups.start * 100 + offset;
+            let part = Rows { groups, offset, count };
+            let blocks = source.blocks(Some(table.num_columns() - 1), part, 64).await.expect("blocks");
+            let blocks: Vec<RecordBatch> = blocks.try_collect().await.expect("all of them");
+            assert_eq!(
+                concat_batches(&table.schema(), &blocks).expect("one table"),
+                table.slice(first, count)
+            );
         }
     }
 
@@ -325,6 +375,12 @@ mod tests {
                     let read = column.read(part.len()).await.expect("lists").expect("nothing is missing");
                     let expected = table.column(place).slice(part.start, part.len());
                     assert_eq!(read.as_ref(), expected.as_ref());
+                }
+                let mut column = ListColumn::new(&source, place).expect("a column of lists").starting_at(1);
+                for (skipped, first) in [(0, 100), (1, 111), (7, 128), (130, 268)] {
+                    assert!(column.skip(skipped).await.expect("lists"));
+                    let read = column.read(10).await.expect("lists").expect("nothing is missing");
+                    assert_eq!(read.as_ref(), table.column(place).slice(first, 10).as_ref());
                 }
             }
         }

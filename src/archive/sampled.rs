@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::layout::{Layout, Table};
 use super::placed::{BLOCK_VALUES, block_rows};
-use super::source::{READ_ROWS, Source, in_blocks};
+use super::source::{READ_ROWS, Rows, Source, in_blocks};
 use super::{ArchiveError, Result};
 
 /// Tables with at most so many values are looked at as a whole.
@@ -82,7 +82,7 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64, look
     };
     if values <= WHOLE_VALUES && bytes <= WHOLE_BYTES && sources.len() <= WHOLE_FILES {
         for source in sources {
-            let batches = source.batches(None, 0, None, block.min(READ_ROWS)).await?;
+            let batches = source.batches(&source.all_rows(), block.min(READ_ROWS)).await?;
             let mut blocks = std::pin::pin!(in_blocks(batches, source.schema.clone(), block));
             while let Some(batch) = blocks.next().await {
                 sampled.blocks.push(batch.map_err(|error| error.at(&source.input.name))?);
@@ -111,7 +111,12 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64, look
     let at_once = (AT_ONCE_BYTES / group_bytes).clamp(1, MOST_AT_ONCE) as usize;
     let blocks = measured.iter().map(|extent| {
         let source = sources[extent.source];
-        read_parts(source, source.group_at(extent.rows.start).0, vec![extent.rows.clone()])
+        read_parts(
+            source,
+            table.list_column(),
+            source.group_at(extent.rows.start).0,
+            vec![extent.rows.clone()],
+        )
     });
     sampled.blocks = read_all(blocks.collect(), at_once).await?;
     let affordable = FETCHED_BYTES / group_bytes;
@@ -150,7 +155,7 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64, look
             );
             (free.start < free.end).then_some(free)
         };
-        read_parts(source, group, (0..in_group).filter_map(part).collect())
+        read_parts(source, table.list_column(), group, (0..in_group).filter_map(part).collect())
     });
     sampled.learned = read_all(runs.collect(), at_once).await?;
     if matches!(table.layout, Layout::List { .. })
@@ -218,12 +223,17 @@ async fn read_all(
 
 /// Parts of a file, in ascending order from some row group on, in one go. In a task of its own: Parquet takes long to
 /// decode, and another core may be free.
-async fn read_parts(source: &Source, group: usize, parts: Vec<Range<usize>>) -> Result<Vec<RecordBatch>> {
+async fn read_parts(
+    source: &Source,
+    lists: Option<usize>,
+    group: usize,
+    parts: Vec<Range<usize>>,
+) -> Result<Vec<RecordBatch>> {
     let (Some(start), Some(end)) = (parts.first().map(|part| part.start), parts.last().map(|part| part.end))
     else {
         return Ok(Vec::new());
     };
-    let mut batches = rows_from(source, group, start - source.first_row(group), end - start).await?;
+    let mut batches = rows_from(source, lists, group, start - source.first_row(group), end - start).await?;
     let read = async move {
         let mut found = vec![Vec::new(); parts.len()];
         let mut row = start;
@@ -251,17 +261,19 @@ async fn read_parts(source: &Source, group: usize, parts: Vec<Range<usize>>) -> 
 /// So many rows from one on, of a row group and those after it.
 async fn rows_from(
     source: &Source,
+    lists: Option<usize>,
     group: usize,
-    start: usize,
-    rows: usize,
+    offset: usize,
+    count: usize,
 ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-    let mut groups = vec![group];
+    let mut groups = group..group + 1;
     let mut found = source.group_rows(group);
-    while found < start + rows && group + groups.len() < source.row_groups {
-        found += source.group_rows(group + groups.len());
-        groups.push(group + groups.len());
+    while found < offset + count && groups.end < source.row_groups {
+        found += source.group_rows(groups.end);
+        groups.end += 1;
     }
-    let batches = source.batches(Some(groups), start, Some(rows), rows.clamp(1, READ_ROWS)).await?;
+    let rows = Rows { groups, offset, count };
+    let batches = source.blocks(lists, rows, count.clamp(1, READ_ROWS)).await?;
     let name = source.input.name.clone();
     Ok(batches.map_err(move |error| error.at(&name)).boxed())
 }
@@ -353,7 +365,7 @@ fn quarter_of_times(
 /// The first rows that are not NULL alone.
 async fn first_lists(table: &Table, sources: &[&Source]) -> Result<Vec<RecordBatch>> {
     for source in sources {
-        let mut stream = source.batches(None, 0, None, READ_ROWS).await?;
+        let mut stream = source.batches(&source.all_rows(), READ_ROWS).await?;
         while let Some(batch) = stream.next().await {
             let batch = batch?;
             if batch.column(table.values[0]).null_count() < batch.num_rows() {

@@ -112,37 +112,34 @@ impl Source {
         (group, offset)
     }
 
-    /// Rows from `offset` on, at most `limit`, of some row groups or of all.
-    pub async fn batches(
-        &self,
-        row_groups: Option<Vec<usize>>,
-        offset: usize,
-        limit: Option<usize>,
-        size: usize,
-    ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-        self.batches_of(None, row_groups, offset, limit, size).await
+    /// All rows that row groups have, whatever the file says as a whole.
+    pub fn all_rows(&self) -> Rows {
+        Rows { groups: 0..self.row_groups, offset: 0, count: self.first_row(self.row_groups) }
+    }
+
+    /// Rows in batches of at most so many.
+    pub async fn batches(&self, rows: &Rows, size: usize) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        self.batches_of(None, rows, size).await
     }
 
     /// The same of some columns.
     async fn batches_of(
         &self,
         columns: Option<&[usize]>,
-        row_groups: Option<Vec<usize>>,
-        offset: usize,
-        limit: Option<usize>,
+        rows: &Rows,
         size: usize,
     ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let Input { store, path, .. } = self.input.clone();
         let reader = StoredParquet { store, path, metadata: self.metadata.clone() };
         let mut builder = ParquetRecordBatchStreamBuilder::new(reader).await?.with_batch_size(size);
-        if let Some(row_groups) = row_groups {
-            builder = builder.with_row_groups(row_groups);
+        builder = builder.with_row_groups(rows.groups.clone().collect());
+        // A selection takes time, even of all there is.
+        if rows.offset > 0 {
+            builder = builder.with_offset(rows.offset);
         }
-        if offset > 0 {
-            builder = builder.with_offset(offset);
-        }
-        if let Some(limit) = limit {
-            builder = builder.with_limit(limit);
+        let there: usize = rows.groups.clone().map(|group| self.group_rows(group)).sum();
+        if rows.count < there.saturating_sub(rows.offset) {
+            builder = builder.with_limit(rows.count);
         }
         let mut schema = self.schema.clone();
         if let Some(columns) = columns {
@@ -154,40 +151,79 @@ impl Source {
         Ok(builder.build()?.map_err(ArchiveError::from).map(move |batch| declared(batch?)).boxed())
     }
 
-    /// All rows, in blocks of so many. `lists` is the column that values are in, where these are lists.
+    /// Rows in blocks of so many. `lists` is the column that values are in, where these are lists.
     pub async fn blocks(
         &self,
         lists: Option<usize>,
-        rows: usize,
+        rows: Rows,
+        block: usize,
     ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-        let size = rows.min(READ_ROWS);
+        let size = block.min(READ_ROWS);
         let found = lists.and_then(|column| Some((column, ListColumn::new(self, column)?)));
         let Some((column, lists)) = found else {
-            let batches = self.batches(None, 0, None, size).await?;
-            return Ok(in_blocks(batches, self.schema.clone(), rows).boxed());
+            let batches = self.batches(&rows, size).await?;
+            return Ok(in_blocks(batches, self.schema.clone(), block).boxed());
         };
         let others: Vec<usize> = (0..self.schema.fields().len()).filter(|other| *other != column).collect();
-        let batches = self.batches_of(Some(&others), None, 0, None, size).await?;
-        let others = in_blocks(batches, Arc::new(self.schema.project(&others)?), rows).boxed();
-        let state = (others, lists, self.clone(), 0);
-        let blocks =
-            futures::stream::try_unfold(state, move |(mut others, mut lists, source, done)| async move {
-                let Some(block) = others.try_next().await? else { return Ok::<_, ArchiveError>(None) };
-                let count = block.num_rows();
-                if let Some(values) = lists.read(count).await? {
-                    let mut columns = block.columns().to_vec();
-                    columns.insert(column, conform(values, source.schema.field(column))?);
-                    let block = RecordBatch::try_new(source.schema.clone(), columns)?;
-                    let block = futures::stream::once(std::future::ready(Ok(block))).boxed();
-                    return Ok(Some((block, (others, lists, source, done + count))));
-                }
-                // Arrow's reader does the rest.
-                let rest = source.batches(None, done, None, size).await?;
-                let rest = in_blocks(rest, source.schema.clone(), rows).boxed();
-                others = futures::stream::empty().boxed();
-                Ok(Some((rest, (others, lists, source, done))))
-            });
+        let batches = self.batches_of(Some(&others), &rows, size).await?;
+        let others = in_blocks(batches, Arc::new(self.schema.project(&others)?), block).boxed();
+        let lists = lists.starting_at(rows.groups.start);
+        let (source, skipped) = (self.clone(), rows.offset);
+        let state = BlocksOfLists { source, others, column, lists, skipped, left: rows };
+        let blocks = futures::stream::try_unfold(state, move |mut state| async move {
+            Ok::<_, ArchiveError>(state.next(block).await?.map(|blocks| (blocks, state)))
+        });
         Ok(blocks.try_flatten().boxed())
+    }
+}
+
+/// Rows of a file.
+#[derive(Debug, Clone)]
+pub(super) struct Rows {
+    /// The row groups they are in, and how many rows of these come before them.
+    pub groups: Range<usize>,
+    pub offset: usize,
+    pub count: usize,
+}
+
+/// Blocks whose lists are read apart from the other columns.
+struct BlocksOfLists {
+    source: Source,
+    others: BoxStream<'static, Result<RecordBatch>>,
+    column: usize,
+    lists: ListColumn,
+    /// Rows whose lists are to be left out first.
+    skipped: usize,
+    /// Rows that were not read yet.
+    left: Rows,
+}
+
+impl BlocksOfLists {
+    /// The next block; or, where lists turn out to be out of the ordinary, Arrow's reader does the rest.
+    async fn next(&mut self, block: usize) -> Result<Option<BoxStream<'static, Result<RecordBatch>>>> {
+        let Some(others) = self.others.try_next().await? else { return Ok(None) };
+        if let Some(values) = self.next_lists(others.num_rows()).await? {
+            let schema = &self.source.schema;
+            let mut columns = others.columns().to_vec();
+            columns.insert(self.column, conform(values, schema.field(self.column))?);
+            let block = RecordBatch::try_new(schema.clone(), columns)?;
+            return Ok(Some(futures::stream::once(std::future::ready(Ok(block))).boxed()));
+        }
+        self.others = futures::stream::empty().boxed();
+        let rest = self.source.batches(&self.left, block.min(READ_ROWS)).await?;
+        Ok(Some(in_blocks(rest, self.source.schema.clone(), block).boxed()))
+    }
+
+    async fn next_lists(&mut self, count: usize) -> Result<Option<ArrayRef>> {
+        if !self.lists.skip(std::mem::take(&mut self.skipped)).await? {
+            return Ok(None);
+        }
+        let found = self.lists.read(count).await?;
+        if found.is_some() {
+            self.left.offset += count;
+            self.left.count = self.left.count.saturating_sub(count);
+        }
+        Ok(found)
     }
 }
 

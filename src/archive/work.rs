@@ -321,9 +321,8 @@ impl Work<'_> {
         let mut writer: Option<DataFileWriter> = None;
         let new_writer =
             |first: Option<&RecordBatch>| DataFileWriter::new(table, &settings, source.identity(), first);
-        let lists = matches!(table.layout, Layout::List { .. }).then_some(table.values[0]);
         let threads = self.job.threads.max(1);
-        let blocks = read_ahead(source.blocks(lists, rows).await?);
+        let blocks = read_ahead(source.blocks(table.list_column(), source.all_rows(), rows).await?);
         let coded = blocks.map(|block| {
             let (table, settings) = (table.clone(), settings.clone());
             async move {
