@@ -29,7 +29,7 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn add(&mut self, name: String, value: &'a Value) {
         match value {
-            Value::Object(inner) => {
+            Value::Object(inner) if !inner.is_empty() => {
                 inner.iter().for_each(|(part, value)| self.add(format!("{name}.{part}"), value))
             }
             // What is absent is a row of its own.
