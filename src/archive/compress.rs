@@ -170,12 +170,20 @@ pub async fn compress(
             None => ArchiveError::layout("there is nothing to compress"),
         });
     };
-    // The first table that fits says what the others must look like.
     let fitting = |source: &Source| -> Result<Table> {
         let layout = find_layout(&job.layout, &source.schema)?;
         Table::new(layout, source.schema.clone(), Vec::new())
     };
-    let table = match sources.iter().find_map(|source| fitting(source).ok()) {
+    // What most tables are like says what the others must look like.
+    let mut kinds: Vec<(&Source, usize)> = Vec::new();
+    for source in &sources {
+        match kinds.iter_mut().find(|(kind, _)| kind.schema.fields() == source.schema.fields()) {
+            Some((_, count)) => *count += 1,
+            None => kinds.push((source, 1)),
+        }
+    }
+    kinds.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let table = match kinds.iter().find_map(|(source, _)| fitting(source).ok()) {
         Some(table) => table,
         None => fitting(first).map_err(|error| error.at(&first.input.name))?,
     };

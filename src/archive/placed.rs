@@ -103,9 +103,10 @@ pub(super) fn place_all(
         if let Err(error @ ArchiveError::Ragged { .. }) = found {
             // Nothing was placed yet: lists are looked at before.
             wrong = wrong.or(Some(error));
-            found = table
-                .rows_of_length(rows, sensors)
-                .and_then(|fitting| place_rows(table, sensors, fitting, &mut each));
+            found = match table.rows_of_length(rows, sensors) {
+                Ok(fitting) if fitting.num_rows() > 0 => place_rows(table, sensors, fitting, &mut each),
+                other => other.map(|_| ControlFlow::Continue(())),
+            };
         }
         wrong = wrong.or(found.err());
         if cells >= most_cells {

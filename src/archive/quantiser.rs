@@ -122,8 +122,15 @@ impl Quantiser {
         let is_float = number.is_float();
         match bound {
             Bound::None => Self::Prediction,
-            // A little less than twice the bound: rounding must not take a value over it.
-            Bound::MaxError(bound) if is_float => Self::Uniform { step: 2.0 * bound * (1.0 - 1e-9) },
+            Bound::MaxError(bound) if is_float => {
+                // Values that are further apart than they may be off are as they were, and take fewer integers.
+                let coarser = POWERS.iter().take_while(|power| *power * 2.0 * bound <= 1.0).count();
+                match decimals(number, coarser, values) {
+                    Some(decimals) => Self::Grid { multiple: 1, decimals },
+                    // A little less than twice the bound: rounding must not take a value over it.
+                    None => Self::Uniform { step: 2.0 * bound * (1.0 - 1e-9) },
+                }
+            }
             // Beyond 2^62 the integers are all zero.
             Bound::MaxError(bound) => Self::Grid { multiple: 2 * bound.min(1e18) as u64 + 1, decimals: 0 },
             Bound::MaxRelativeError(bound) => {
@@ -133,7 +140,7 @@ impl Quantiser {
                 let spacing = share * bound * (1u64 << digits) as f64 * (1.0 - 1e-9);
                 Self::Bits { spacing: (spacing as u64).max(1) }
             }
-            Bound::Lossless if is_float => match decimals(number, values) {
+            Bound::Lossless if is_float => match decimals(number, POWERS.len(), values) {
                 Some(decimals) => Self::Grid { multiple: 1, decimals },
                 None => Self::Bits { spacing: 1 },
             },
@@ -233,10 +240,11 @@ fn spacing(reader: &mut Reader<'_>) -> Result<u64> {
     Ok(spacing)
 }
 
-/// How many digits after the point all finite values have at most, if few.
-fn decimals(number: Number, values: impl Iterator<Item = u64> + Clone) -> Option<u8> {
+/// How many digits after the point all finite values have at most, if fewer than `limit`.
+fn decimals(number: Number, limit: usize, values: impl Iterator<Item = u64> + Clone) -> Option<u8> {
+    let power = |decimals: &u8| POWERS.get(usize::from(*decimals)).filter(|_| usize::from(*decimals) < limit);
     (0..=MOST_DECIMALS).find(|decimals| {
-        let power = POWERS[usize::from(*decimals)];
+        let Some(power) = power(decimals) else { return false };
         values.clone().filter(|raw| !number.is_special(*raw)).all(|raw| {
             let integer = (number.to_f64(raw) * power).round();
             integer.abs() < EXACT && number.nearest(integer / power) == raw

@@ -10,10 +10,10 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use tokio::task::JoinSet;
 
+use super::Result;
 use super::layout::{Layout, Table};
 use super::placed::{BLOCK_VALUES, block_rows};
-use super::source::{READ_ROWS, Rows, Source, in_blocks};
-use super::{ArchiveError, Result};
+use super::source::{READ_ROWS, Rows, Source, in_blocks, undecodable};
 
 /// Tables with at most so many values are looked at as a whole.
 const WHOLE_VALUES: u64 = 5 * BLOCK_VALUES as u64;
@@ -253,7 +253,7 @@ async fn read_parts(
     let mut task = JoinSet::new();
     task.spawn(read);
     match task.join_next().await {
-        Some(read) => read.map_err(|error| ArchiveError::Io(std::io::Error::other(error)))?,
+        Some(read) => read.map_err(|error| undecodable(error).at(&source.input.name))?,
         None => Ok(Vec::new()),
     }
 }

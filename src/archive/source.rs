@@ -119,7 +119,7 @@ impl Source {
 
     /// Rows in batches of at most so many.
     pub async fn batches(&self, rows: &Rows, size: usize) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-        self.batches_of(None, rows, size).await
+        Ok(read_ahead(self.batches_of(None, rows, size).await?).boxed())
     }
 
     /// The same of some columns.
@@ -267,8 +267,8 @@ impl AsyncFileReader for StoredParquet {
     }
 }
 
-/// Reads in a task of its own, so that coding need not wait for it. One block waits for coding, no more: memory that is
-/// touched for the first time takes long to get.
+/// Reads in a task of its own, so that coding need not wait for it, and that damage which makes a decoder panic is an
+/// error. One block waits for coding, no more: memory that is touched for the first time takes long to get.
 pub(super) fn read_ahead(
     blocks: impl futures::Stream<Item = Result<RecordBatch>> + Send + 'static,
 ) -> impl futures::Stream<Item = Result<RecordBatch>> {
@@ -282,10 +282,18 @@ pub(super) fn read_ahead(
             }
         }
     });
-    futures::stream::unfold((receiver, task), |(mut receiver, task)| async move {
-        let block = receiver.recv().await?;
-        Some((block, (receiver, task)))
+    futures::stream::unfold((receiver, Some(task)), |(mut receiver, mut task)| async move {
+        if let Some(block) = receiver.recv().await {
+            return Some((block, (receiver, task)));
+        }
+        let error = task.take()?.await.err()?;
+        Some((Err(undecodable(error)), (receiver, task)))
     })
+}
+
+/// What has ended a task that reads.
+pub(super) fn undecodable(error: tokio::task::JoinError) -> ArchiveError {
+    ArchiveError::NotParquet(format!("its pages cannot be decoded: {error}"))
 }
 
 /// Batches put together, or cut, to blocks of so many rows.

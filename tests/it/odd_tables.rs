@@ -100,11 +100,12 @@ fn files_with_odd_lists_are_named_with_the_row_and_do_not_stop_the_others() {
     let whole = lists("d", "false THEN [1.0]");
     // Most lists fit, but there is an odd one in every piece that is looked at.
     lists("e", "value % 10 = 0 THEN [1.0, 2.0]");
+    lists("f", "true THEN [1.0, 2.0]");
     for (wanted, largest) in [(["--max-error", "0.1"], 0.1), (["--target-nmae", "0.02"], 0.5)] {
         let archive = folder.path("all");
         let error =
             fails(&["compress", &folder.path("tables"), "-o", &archive, "--overwrite", wanted[0], wanted[1]]);
-        assert!(error.contains("4 of 5 files failed"), "{error}");
+        assert!(error.contains("5 of 6 files failed"), "{error}");
         let verified = ok(&["verify", &archive, "--against", &whole]);
         assert_eq!(verified["rows"], 1500, "{verified}");
         assert!(verified["max_error"].as_f64().is_some_and(|error| error <= largest), "{verified}");
@@ -126,6 +127,41 @@ fn a_file_that_cannot_be_read_does_not_stop_the_others() {
     assert!(error.contains("b.parquet") && error.contains("1 of 2 files failed"), "{error}");
     let inspected = ok(&["inspect", &archive]);
     assert_eq!(inspected["rows"], 1500, "{inspected}");
+}
+
+#[test]
+fn bounds_that_are_finer_than_the_values_cost_no_more_than_none() {
+    let folder = Folder::new();
+    let table = folder.path("tenths.parquet");
+    let sensors: Vec<String> = (0..8).map(|i| format!("round(30 * sin(value / 50.0 + {i}), 1)")).collect();
+    let query = format!("SELECT [{}] AS v FROM generate_series(0, 2999)", sensors.join(", "));
+    assert!(run(&["sql", "-c", &format!("COPY ({query}) TO '{table}'")]).status.success());
+    let bytes = |bound: &[&str]| {
+        let archive = folder.path("a");
+        let report = ok(&[&["compress", &table, "-o", &archive, "--overwrite"], bound].concat());
+        (report["archive_bytes"].as_f64().expect("bytes"), report["max_error"].as_f64().expect("an error"))
+    };
+    let ((lossless, _), (fine, error)) = (bytes(&["--lossless"]), bytes(&["--max-error", "0.002"]));
+    assert!(fine < 1.1 * lossless && error == 0.0, "{fine} and {lossless} bytes, {error}");
+    // Where values may be off by more than they are apart, that is made use of.
+    let (coarse, error) = bytes(&["--max-error", "0.5"]);
+    assert!(coarse < 0.8 * fine && (0.1..=0.5).contains(&error), "{coarse} and {fine} bytes, {error}");
+}
+
+#[test]
+fn what_most_files_are_like_is_what_the_others_must_be_like() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("tables")).expect("a folder");
+    for (name, more) in [("a", ", 1 AS more"), ("b", ""), ("c", "")] {
+        let path = folder.path(&format!("tables/{name}.parquet"));
+        let query =
+            format!("SELECT value AS i, [sin(value / 40.0), 2.0] AS v{more} FROM generate_series(0, 999)");
+        assert!(run(&["sql", "-c", &format!("COPY ({query}) TO '{path}'")]).status.success());
+    }
+    let archive = folder.path("a");
+    let error = fails(&["compress", &folder.path("tables"), "-o", &archive, "--max-error", "0.1"]);
+    assert!(error.contains("a.parquet") && error.contains("1 of 3 files failed"), "{error}");
+    assert_eq!(ok(&["inspect", &archive])["rows"], 2000);
 }
 
 #[test]

@@ -156,7 +156,7 @@ fn failures(report: &JobReport) -> Result<()> {
         return Ok(());
     }
     bail!(
-        "{} of {} files failed; the archive has the others, and `sparrow append` adds what is mended",
+        "{} of {} files failed; the archive has the others. Once a file is mended, `sparrow append ARCHIVE FILE` adds it",
         report.failed.len(),
         report.failed.len() + report.files.len()
     )

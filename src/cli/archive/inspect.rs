@@ -88,8 +88,10 @@ async fn bytes_by_part(archive: &Archive) -> Result<serde_json::Value> {
         }
         footers += entry.bytes - chunks;
     }
+    let dictionary = archive.dictionary_bytes();
+    let parts = kept + codes + residuals + stored + footers + dictionary;
     Ok(json!({
         "other_columns": kept, "codes": codes, "residuals": residuals, "stored_as_they_were": stored,
-        "footers": footers, "dictionary": archive.dictionary_bytes(),
+        "footers": footers, "dictionary": dictionary, "manifest": archive.total_bytes().saturating_sub(parts),
     }))
 }

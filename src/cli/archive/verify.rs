@@ -40,7 +40,7 @@ impl VerifyArguments {
             tell(format_args!("error: {file}: {problem}"));
         }
         if !found.problems.is_empty() {
-            bail!("{} files do not pass", found.problems.len());
+            bail!("files that do not pass: {}", found.problems.len());
         }
         Ok(())
     }
