@@ -282,13 +282,15 @@ pub(super) fn read_ahead(
             }
         }
     });
-    futures::stream::unfold((receiver, Some(task)), |(mut receiver, mut task)| async move {
+    let blocks = futures::stream::unfold((receiver, Some(task)), |(mut receiver, mut task)| async move {
         if let Some(block) = receiver.recv().await {
             return Some((block, (receiver, task)));
         }
         let error = task.take()?.await.err()?;
         Some((Err(undecodable(error)), (receiver, task)))
-    })
+    });
+    // Whoever puts blocks together asks once more after the last one.
+    blocks.fuse()
 }
 
 /// What has ended a task that reads.
