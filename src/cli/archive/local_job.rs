@@ -48,8 +48,15 @@ pub(super) async fn run(
 
 /// A folder where archives are made that holds something else.
 fn is_foreign(staging: &Path) -> bool {
-    let occupied = staging.read_dir().is_ok_and(|mut entries| entries.next().is_some());
-    let ours = ["job.json", "archive.json"].iter().any(|name| staging.join(name).is_file());
+    let names: Vec<String> = match staging.read_dir() {
+        Ok(entries) => {
+            entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+        }
+        Err(_) => Vec::new(),
+    };
+    let occupied = !names.is_empty();
+    // A job that was killed early has left `job.json#1`, which was to become the file.
+    let ours = names.iter().any(|name| name == "archive.json" || name.starts_with("job.json"));
     staging.is_file() || (occupied && !ours)
 }
 
