@@ -63,6 +63,8 @@ pub struct Job {
     pub retrain_on_drift: bool,
     /// Whether to replace an archive that is there. It can be read until the new one is whole.
     pub overwrite: bool,
+    /// Whether files that an archive has already are passed over when files are added; else they fail.
+    pub skip_existing: bool,
 }
 
 impl Default for Job {
@@ -79,6 +81,7 @@ impl Default for Job {
             resume: true,
             retrain_on_drift: false,
             overwrite: false,
+            skip_existing: false,
         }
     }
 }
@@ -126,6 +129,8 @@ pub struct JobReport {
     pub files: Vec<FileEntry>,
     /// Files that were finished by an earlier run.
     pub resumed: usize,
+    /// Files that the archive had already and that were passed over.
+    pub skipped: usize,
     /// Files that failed, and why.
     pub failed: Vec<(String, String)>,
     /// Files that the dictionary no longer fits.
@@ -320,7 +325,6 @@ pub(super) async fn append(
     let Existing { generation, number, schema, partitions } = existing;
     let current = Manifest::read(store.as_ref(), folder).await?;
     let current = current.ok_or_else(|| ArchiveError::NotAnArchive(folder.to_string()))?.manifest;
-    check_new(&current, inputs.iter().map(|input| input.name.as_str()))?;
     for input in inputs {
         if partition_names(&input.name) != partitions {
             return Err(ArchiveError::layout(format!(
@@ -329,12 +333,16 @@ pub(super) async fn append(
             )));
         }
     }
-    let (mut sources, failed) = open_all(inputs, observer).await;
+    let (mut sources, mut failed) = open_all(inputs, observer).await;
+    let skipped = leave_out_known(&mut sources, &mut failed, &current, job.skip_existing, observer);
     let Some(first) = sources.first() else {
-        return Err(match failed.into_iter().next() {
-            Some((name, error)) => error.at(name),
-            None => ArchiveError::layout("there is nothing to add"),
-        });
+        return match failed.into_iter().next() {
+            // Says itself which file it is about.
+            Some((_, taken @ (ArchiveError::Taken(_) | ArchiveError::TakenByOther(_)))) => Err(taken),
+            Some((name, error)) => Err(error.at(name)),
+            None if skipped > 0 => Ok(JobReport { skipped, ..JobReport::default() }),
+            None => Err(ArchiveError::layout("there is nothing to add")),
+        };
     };
     let schema = schema.unwrap_or_else(|| first.schema.clone());
     sources.iter_mut().for_each(|source| source.read_as(&schema));
@@ -357,6 +365,7 @@ pub(super) async fn append(
         work.learn_next(&sources).await?;
     }
     let mut report = work.run(&sources, failed).await?;
+    report.skipped = skipped;
     if report.files.is_empty() {
         return Ok(report);
     }
@@ -418,6 +427,36 @@ fn numbers_of(
 fn value_bytes(table: &Table, generation: &Generation, files: &[FileEntry]) -> u64 {
     let in_row = table.value_bytes(generation.codebook.sensors());
     files.iter().map(|file| file.rows).sum::<u64>() * in_row as u64
+}
+
+/// Leaves out the tables that an archive has files of already. They fail, unless they are to be passed over and are what
+/// the archive's files were made from: how many of these there are.
+fn leave_out_known(
+    sources: &mut Vec<Source>,
+    failed: &mut Vec<(String, ArchiveError)>,
+    manifest: &Manifest,
+    skip: bool,
+    observer: &dyn JobObserver,
+) -> usize {
+    let mut skipped = 0;
+    let mut taken = Vec::new();
+    sources.retain(|source| {
+        let name = &source.input.name;
+        let Some(known) = manifest.files.iter().find(|file| file.path == *name) else { return true };
+        let is_same = known.source == source.identity() && known.source_bytes == source.bytes;
+        match (skip, is_same) {
+            (true, true) => skipped += 1,
+            (true, false) => taken.push((name.clone(), ArchiveError::TakenByOther(name.clone()))),
+            (false, _) => taken.push((name.clone(), ArchiveError::Taken(name.clone()))),
+        }
+        false
+    });
+    // Where nothing is left to do the job fails, and tells why.
+    if !sources.is_empty() {
+        taken.iter().for_each(|(name, error)| observer.on_failure(name, error));
+    }
+    failed.extend(taken);
+    skipped
 }
 
 fn check_new<'a>(manifest: &Manifest, mut names: impl Iterator<Item = &'a str>) -> Result<()> {

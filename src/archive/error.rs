@@ -35,8 +35,13 @@ pub enum ArchiveError {
     #[error("{0} holds the beginning of another archive; remove it first")]
     OtherJob(String),
     /// A name that a file of an archive has already.
-    #[error("the archive has a file {0} already")]
+    #[error("the archive has a file {0} already; `sparrow append --skip-existing` passes over what is there")]
     Taken(String),
+    /// A name that a file of an archive has which was made from something else.
+    #[error(
+        "the archive has a file {0} already, made from another table; give this one another name, or make the archive anew"
+    )]
+    TakenByOther(String),
     /// A table that does not fit the layout asked for.
     #[error("{0}")]
     Layout(String),

@@ -62,6 +62,9 @@ pub(in crate::cli) struct AppendArguments {
     /// Parquet files, folders of them, or patterns
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<String>,
+    /// Pass over files that the archive has already, so that a folder that grows can be added again and again
+    #[arg(long)]
+    skip_existing: bool,
     #[command(flatten)]
     running: Running,
 }
@@ -96,6 +99,7 @@ impl CompressArguments {
             resume: true,
             retrain_on_drift: self.running.retrain_on_drift,
             overwrite: self.overwrite,
+            skip_existing: false,
         };
         let target = Place::parse(&self.output)?;
         let free = match &target {
@@ -136,7 +140,8 @@ impl CompressArguments {
 impl AppendArguments {
     pub async fn run(&self) -> Result<()> {
         let retrain_on_drift = self.running.retrain_on_drift;
-        let job = Job { threads: limit_threads(self.running.threads)?, retrain_on_drift, ..Job::default() };
+        let (threads, skip_existing) = (limit_threads(self.running.threads)?, self.skip_existing);
+        let job = Job { threads, retrain_on_drift, skip_existing, ..Job::default() };
         let archive = open(&self.archive).await?;
         let bar = JobBar::new(self.running.retrain_on_drift);
         let result = archive.append(&inputs(&self.inputs).await?, &job, bar.as_ref()).await;
@@ -184,6 +189,7 @@ fn print(
     printed.add("bound", serde_json::to_value(archive.bound())?);
     printed.add("files", report.files.len());
     printed.add("resumed", report.resumed);
+    printed.add("skipped", report.skipped);
     printed.add("failed", report.failed.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>());
     printed.add("rows", report.files.iter().map(|file| file.rows).sum::<u64>());
     printed.add("input_bytes", input);
