@@ -16,11 +16,11 @@ use super::footer::ALL_TOGETHER;
 use super::layout::{Layout, Table};
 use super::layout_request::{LayoutRequest, find_layout};
 use super::learn::LearnSettings;
-use super::manifest::{DictionaryEntry, ErrorSummary, FileEntry, HistoryEntry, Manifest, hash_of};
+use super::manifest::{DictionaryEntry, ErrorSummary, FileEntry, HistoryEntry, Manifest, hash_of, place};
 use super::opened::Generation;
 use super::prepare::{self, Request};
 use super::quantiser::Bound;
-use super::site::Site;
+use super::site::{Site, cannot_create};
 use super::source::Source;
 use super::work::Work;
 use super::{ArchiveError, FORMAT_VERSION, Result};
@@ -283,13 +283,16 @@ async fn begin(
     folder: &Path,
 ) -> Result<()> {
     match manifest.clone().write(store.as_ref(), folder, PutMode::Create).await {
-        Err(ArchiveError::Store(object_store::Error::AlreadyExists { .. })) => {
-            work.withdraw().await;
-            Err(ArchiveError::Exists(folder.to_string()))
-        }
-        // Stores and file systems that cannot tell have one writer at a time.
-        Err(_) => manifest.write(store.as_ref(), folder, PutMode::Overwrite).await.map(|_| ()),
         Ok(_) => Ok(()),
+        // Stores and file systems that cannot tell have one writer at a time.
+        Err(ArchiveError::Store(error)) if cannot_create(&error) => {
+            manifest.write(store.as_ref(), folder, PutMode::Overwrite).await.map(|_| ())
+        }
+        Err(error) => {
+            let exists = matches!(&error, ArchiveError::Store(object_store::Error::AlreadyExists { .. }));
+            let error = if exists { ArchiveError::Exists(folder.to_string()) } else { error };
+            work.unless_written(store, folder, &manifest.files, error).await.map(|_| ())
+        }
     }
 }
 
@@ -307,6 +310,8 @@ pub(super) struct Existing {
     /// The latest dictionary, and its number.
     pub generation: Generation,
     pub number: u32,
+    /// The hash of its file.
+    pub dictionary: String,
     /// The columns of the archive's tables, unless it has none.
     pub schema: Option<SchemaRef>,
     /// The parts of the path that say which partition a file is in.
@@ -322,7 +327,7 @@ pub(super) async fn append(
     job: &Job,
     observer: &dyn JobObserver,
 ) -> Result<JobReport> {
-    let Existing { generation, number, schema, partitions } = existing;
+    let Existing { generation, number, dictionary, schema, partitions } = existing;
     let current = Manifest::read(store.as_ref(), folder).await?;
     let current = current.ok_or_else(|| ArchiveError::NotAnArchive(folder.to_string()))?.manifest;
     for input in inputs {
@@ -361,8 +366,11 @@ pub(super) async fn append(
         job,
     };
     // Where a dictionary did not pay, more data may change that.
-    if work.generation.description.kept.is_some() {
-        work.learn_next(&sources).await?;
+    if work.generation.description.kept.is_some()
+        && let Err(error) = work.learn_next(&sources).await
+        && error.ends_a_job()
+    {
+        return Err(error);
     }
     let mut report = work.run(&sources, failed).await?;
     report.skipped = skipped;
@@ -373,6 +381,18 @@ pub(super) async fn append(
     let history = HistoryEntry::new("append", &report.files);
     // Others may have added files meanwhile, and dictionaries.
     let updated = Manifest::update(store.as_ref(), folder, |manifest| {
+        // What others add comes after what was there; a dictionary is what its files were coded with.
+        let still_there = manifest.files.get(..current.files.len()).is_some_and(|files| {
+            files.iter().zip(&current.files).all(|(now, before)| now.hash == before.hash)
+        });
+        let hash = |manifest: &Manifest| {
+            manifest.dictionaries().nth(number as usize).map(|entry| entry.hash.clone())
+        };
+        if !still_there || hash(manifest) != Some(dictionary.clone()) {
+            return Err(ArchiveError::layout(
+                "the archive was replaced while files were added to it; nothing was added, run it again",
+            ));
+        }
         check_new(manifest, report.files.iter().map(|file| file.path.as_str()))?;
         let numbers = numbers_of(&work.later, number, manifest);
         manifest.history.push(history.clone());
@@ -394,10 +414,9 @@ pub(super) async fn append(
             Ok(report)
         }
         Err(error) => {
-            if !job.resume {
-                work.withdraw().await;
-            }
-            Err(error)
+            let manifest = work.unless_written(store, folder, &report.files, error).await?;
+            report.dictionary_bytes = manifest.dictionaries().map(|entry| entry.bytes).sum();
+            Ok(report)
         }
     }
 }
@@ -480,7 +499,12 @@ async fn open_all(
     let mut sources = Vec::new();
     let mut failed = Vec::new();
     for input in inputs {
-        match Source::open(input).await {
+        let named = place(&Path::default(), &input.name);
+        let opened = match named {
+            Ok(_) => Source::open(input).await,
+            Err(error) => Err(error),
+        };
+        match opened {
             Ok(source) => sources.push(source),
             Err(error) => failed.push((input.name.clone(), error)),
         }

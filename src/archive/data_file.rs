@@ -23,9 +23,13 @@ use super::footer::{Footer, KEY};
 use super::layout::{Placement, Table, column};
 use super::manifest::hash_of;
 use super::parquet_footer::{chunk_ranges, parse_footer, parse_indexed_footer};
+use super::placed::MOST_CELLS;
 use super::sparse_codes::WholeCode;
 use super::{ArchiveError, Result};
 use crate::columnar::conform;
+
+/// Row groups of more cells are not written, with some room for how writers may change.
+const MOST_CELLS_READ: usize = 16 * MOST_CELLS;
 
 /// A data file that has been opened: its footer is known and checked.
 #[derive(Debug, Clone)]
@@ -255,6 +259,9 @@ impl DataFile {
             let keys = table.layout.key_columns();
             let keys = keys.into_iter().map(|name| column_named(&batch, name)).collect::<Result<Vec<_>>>()?;
             let placement = table.place(rows, &keys, code.nulls(), codebook.sensors())?;
+            if rows > 1 && placement.signals().saturating_mul(placement.sensors) > MOST_CELLS_READ {
+                return Err(ArchiveError::corrupt("a row group has far more cells than any that is written"));
+            }
             let codes = read_codes(&code, &placement)?;
             for index in &plan.groups {
                 let mut group = coded.groups[*index].clone();

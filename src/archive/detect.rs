@@ -78,7 +78,8 @@ pub(super) fn detect(rows: &RecordBatch, total_rows: u64) -> Result<Layout> {
                 }
                 (_, series) => {
                     let length = in_enough_windows(period(rows.column(value))?, total_rows);
-                    Ok(Layout::Window { column: name(value), series, length })
+                    let interleaved = series.is_some();
+                    Ok(Layout::Window { column: name(value), series, length, interleaved })
                 }
             }
         }
@@ -169,10 +170,10 @@ pub(super) fn arguments(layout: &Layout, names: &[&str]) -> Vec<String> {
         Layout::List { column } => pair("--column", column.clone()),
         Layout::Wide { columns } => pair("--columns", pattern(columns, names)),
         Layout::Long { time, series, value } => pair("--long", format!("{time},{series},{value}")),
-        Layout::Window { column, series: None, length } => {
+        Layout::Window { column, series: None, length, .. } => {
             [pair("--column", column.clone()), pair("--window", length.to_string())].concat()
         }
-        Layout::Window { column, series: Some(series), length } => {
+        Layout::Window { column, series: Some(series), length, .. } => {
             // The time is not looked at.
             let time = names
                 .iter()

@@ -10,7 +10,7 @@ use twox_hash::xxhash3_64::Hasher;
 
 use super::Result;
 use super::manifest::{hash_of, hash_text};
-use super::parquet_footer::parse_footer;
+use super::parquet_footer::{chunk_ranges, parse_footer};
 
 /// The hashes of all column chunks of a file.
 pub(super) async fn chunk_hashes(
@@ -22,9 +22,8 @@ pub(super) async fn chunk_hashes(
     let mut groups = Vec::with_capacity(metadata.num_row_groups());
     for group in metadata.row_groups() {
         let mut hashes = Vec::with_capacity(group.num_columns());
-        for chunk in group.columns() {
-            let (start, length) = chunk.byte_range();
-            hashes.push(hash_of(&store.get_range(path, start..start + length).await?));
+        for range in chunk_ranges(group) {
+            hashes.push(hash_of(&store.get_range(path, range).await?));
         }
         groups.push(hashes);
     }

@@ -53,11 +53,18 @@ pub enum Layout {
     Window {
         /// The values.
         column: String,
-        /// Which series a row belongs to: a window ends where it changes.
+        /// Which series a row belongs to: a window is of one series.
         series: Option<String>,
         /// Values in a window.
         length: usize,
+        /// Whether a window goes on where its series goes on, after rows of others; else it ends where the series changes.
+        #[serde(default, skip_serializing_if = "is_false")]
+        interleaved: bool,
     },
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 const LONGEST_WINDOW: usize = 1_000_000;
@@ -180,6 +187,11 @@ impl Table {
         if let Layout::Window { length, .. } = &self.layout { (*length).max(1) } else { 1 }
     }
 
+    /// Whether the rows of a signal may be anywhere in a block.
+    pub fn are_signals_scattered(&self) -> bool {
+        matches!(self.layout, Layout::Long { .. } | Layout::Window { interleaved: true, .. })
+    }
+
     /// Values of a row, where lists have so many.
     pub fn values_in_row(&self, sensors: usize) -> usize {
         match self.layout {
@@ -234,19 +246,26 @@ impl Table {
             Layout::Wide { columns } => {
                 Ok(Placement { first_rows: (0..rows).collect(), sensors: columns.len(), cell_of_row: None })
             }
-            Layout::Window { length, .. } => {
-                let changes = keys.first().map(changes).transpose()?;
+            Layout::Window { length, interleaved, .. } => {
+                let runs = match keys.first() {
+                    Some(series) => number_runs(series, *interleaved)?,
+                    None => vec![0; rows],
+                };
                 let mut first_rows = Vec::new();
                 let mut cells = Vec::with_capacity(rows);
-                let mut position = *length;
-                for row in 0..rows {
-                    let ends = changes.as_ref().is_some_and(|changes| changes[row]);
-                    if position == *length || ends {
-                        first_rows.push(row);
-                        position = 0;
+                // The signal that each run has come to, and where in it.
+                let mut at: Vec<(usize, usize)> = Vec::new();
+                for (row, run) in runs.into_iter().enumerate() {
+                    if run == at.len() {
+                        at.push((0, *length));
                     }
-                    cells.push((first_rows.len() - 1) * length + position);
-                    position += 1;
+                    let (signal, position) = &mut at[run];
+                    if position == length {
+                        (*signal, *position) = (first_rows.len(), 0);
+                        first_rows.push(row);
+                    }
+                    cells.push(*signal * length + *position);
+                    *position += 1;
                 }
                 Ok(Placement { first_rows, sensors: *length, cell_of_row: Some(cells) })
             }
@@ -421,6 +440,9 @@ impl Placement {
     }
 }
 
+/// NULL lists of a fixed size take room for so many values at most.
+const MOST_NULL_CELLS: usize = 1 << 28;
+
 fn restore_list(field: &Field, placement: &Placement, rows: usize, cells: &Cells) -> Result<ArrayRef> {
     let length = cells.sensors;
     let nulls = (placement.signals() < rows).then(|| {
@@ -464,9 +486,13 @@ fn restore_list(field: &Field, placement: &Placement, rows: usize, cells: &Cells
                 }
             }
             if length != *size as usize {
-                raw.resize(rows * *size as usize, 0);
-                state
-                    .resize(rows * *size as usize, if item.is_nullable() { Cell::Null } else { Cell::Value });
+                // Nothing was learned of the length of lists that are all NULL.
+                let cells = usize::try_from(*size).ok().and_then(|size| size.checked_mul(rows));
+                let cells = cells.filter(|cells| signal == 0 && *cells <= MOST_NULL_CELLS);
+                let cells =
+                    cells.ok_or_else(|| ArchiveError::corrupt(format!("lists of {size} values, not {length}")))?;
+                raw.resize(cells, 0);
+                state.resize(cells, if item.is_nullable() { Cell::Null } else { Cell::Value });
             }
             let padded = Cells { sensors: length, raw: raw.into(), state };
             let values = number_array(item.data_type(), &padded, 0..padded.raw.len())?;
@@ -488,11 +514,24 @@ fn number_array(
     to_array(data_type, places.map(|place| cells.raw[place]), valid)
 }
 
-/// Where a column's value differs from the row before.
-fn changes(column: &ArrayRef) -> Result<Vec<bool>> {
+/// Numbers of the runs that rows belong to, in the order of their first rows: those of one value, or those of neighbours
+/// with one value.
+fn number_runs(column: &ArrayRef, interleaved: bool) -> Result<Vec<usize>> {
     let converter = RowConverter::new(vec![SortField::new(column.data_type().clone())])?;
     let rows = converter.convert_columns(std::slice::from_ref(column))?;
-    Ok((0..rows.num_rows()).map(|row| row > 0 && rows.row(row) != rows.row(row - 1)).collect())
+    let mut numbers = Vec::with_capacity(rows.num_rows());
+    let mut known: HashMap<&[u8], usize> = HashMap::new();
+    let mut runs = 0;
+    for row in 0..rows.num_rows() {
+        let number = match numbers.last() {
+            Some(last) if rows.row(row) == rows.row(row - 1) => *last,
+            _ if interleaved => *known.entry(rows.row(row).data()).or_insert(runs),
+            _ => runs,
+        };
+        runs = runs.max(number + 1);
+        numbers.push(number);
+    }
+    Ok(numbers)
 }
 
 /// The type of a list's items.

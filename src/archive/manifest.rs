@@ -211,6 +211,15 @@ impl Manifest {
         Ok(hash_of(serde_json::to_string(&unsigned)?.as_bytes()))
     }
 
+    /// Whether it names all of these files, as they are: then whoever wrote them has written it, or was read by who did.
+    pub fn names_all(&self, files: &[FileEntry]) -> bool {
+        let names = |file: &FileEntry| {
+            let same = |own: &FileEntry| own.path == file.path && own.place() == file.place() && own.hash == file.hash;
+            self.files.iter().any(same)
+        };
+        files.iter().all(names)
+    }
+
     /// Every file that belongs to it, besides itself.
     pub fn places(&self) -> impl Iterator<Item = String> {
         let dictionaries = (0..).zip(self.dictionaries()).map(|(number, entry)| entry.file_name(number));
@@ -233,7 +242,7 @@ impl Manifest {
         change: impl Fn(&mut Self) -> Result<()>,
     ) -> Result<Self> {
         const TRIES: u32 = 200;
-        for attempt in 0.. {
+        for attempt in 0..TRIES {
             let absent = || ArchiveError::NotAnArchive(folder.to_string());
             let mut found = Self::read(store, folder).await?.ok_or_else(absent)?;
             // Object stores compare versions; of local files one process at a time has the lock.
@@ -248,7 +257,7 @@ impl Manifest {
             change(&mut manifest)?;
             let mode = if lock.is_some() { PutMode::Overwrite } else { PutMode::Update(found.version) };
             match manifest.clone().write(store, folder, mode).await {
-                Err(ArchiveError::Store(object_store::Error::Precondition { .. })) if attempt < TRIES => {
+                Err(ArchiveError::Store(object_store::Error::Precondition { .. })) => {
                     tokio::time::sleep(pause(attempt)).await;
                 }
                 Err(ArchiveError::Store(object_store::Error::NotImplemented { .. })) => {

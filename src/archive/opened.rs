@@ -308,7 +308,9 @@ impl Archive {
     pub async fn append(&self, inputs: &[Input], job: &Job, observer: &dyn JobObserver) -> Result<JobReport> {
         let schema = if self.files().is_empty() { None } else { Some(self.schema().await?) };
         let (generation, number) = (self.latest().clone(), self.generations.len() as u32 - 1);
-        let existing = Existing { generation, number, schema, partitions: self.partitions() };
+        let dictionary = self.manifest.dictionaries().last().map(|entry| entry.hash.clone());
+        let dictionary = dictionary.unwrap_or_default();
+        let existing = Existing { generation, number, dictionary, schema, partitions: self.partitions() };
         append(inputs, &self.store, &self.folder, existing, job, observer).await
     }
 }

@@ -5,7 +5,9 @@ use std::ops::Range;
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
+use parquet::file::metadata::{
+    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData,
+};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 
 use super::{ArchiveError, Result};
@@ -78,7 +80,17 @@ fn index_start(metadata: &ParquetMetaData) -> Option<u64> {
 pub(super) fn parse_footer(end: &[u8]) -> Result<ParquetMetaData> {
     let start = (end.len() as u64).checked_sub(footer_length(end)?);
     let start = start.ok_or_else(|| ArchiveError::corrupt("no footer"))? as usize;
-    Ok(ParquetMetaDataReader::decode_metadata(&end[start..end.len() - TAIL])?)
+    let metadata = ParquetMetaDataReader::decode_metadata(&end[start..end.len() - TAIL])?;
+    // Asking a column chunk for its range panics if that begins or ends before the file does.
+    let mut chunks = metadata.row_groups().iter().flat_map(|group| group.columns());
+    let is_negative = |chunk: &ColumnChunkMetaData| {
+        let start = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());
+        start < 0 || chunk.compressed_size() < 0
+    };
+    if chunks.any(is_negative) {
+        return Err(ArchiveError::NotParquet("its footer names bytes before its beginning".to_string()));
+    }
+    Ok(metadata)
 }
 
 /// Parses the footer of a file of this size, and the index of its pages where that is known too.
@@ -134,6 +146,6 @@ fn index_fits(metadata: &ParquetMetaData) -> bool {
 pub(super) fn chunk_ranges(row_group: &RowGroupMetaData) -> impl Iterator<Item = Range<u64>> + '_ {
     row_group.columns().iter().map(|chunk| {
         let (start, length) = chunk.byte_range();
-        start..start + length
+        start..start.saturating_add(length)
     })
 }

@@ -16,7 +16,7 @@ const FEWEST_BLOCK_ROWS: usize = 64;
 /// Rows of a block where a row is a signal.
 const MOST_BLOCK_ROWS: usize = 1 << 16;
 /// Cells of a block, absent ones included: where there are more it is divided.
-const MOST_CELLS: usize = 1 << 22;
+pub(super) const MOST_CELLS: usize = 1 << 22;
 
 /// Rows whose signals have been found.
 pub(super) struct Placed {

@@ -78,13 +78,13 @@ impl Site {
             return spots.into_iter().next().ok_or_else(|| ArchiveError::layout("no place for a file"));
         }
         for spot in spots {
-            if self.is_taken_now(&spot).await {
+            if self.is_taken_now(&spot).await? {
                 return Ok(spot);
             }
         }
         for attempt in 1.. {
             let spot = self.elsewhere(name, source, attempt)?;
-            if self.is_taken_now(&spot).await {
+            if self.is_taken_now(&spot).await? {
                 return Ok(spot);
             }
         }
@@ -97,9 +97,12 @@ impl Site {
     }
 
     /// Takes a place unless another has it. Where a store cannot tell, nobody else is there.
-    async fn is_taken_now(&self, spot: &Spot) -> bool {
-        let put = self.store.put_opts(&spot.path, Bytes::new().into(), PutMode::Create.into()).await;
-        !matches!(put, Err(object_store::Error::AlreadyExists { .. }))
+    async fn is_taken_now(&self, spot: &Spot) -> Result<bool> {
+        match self.store.put_opts(&spot.path, Bytes::new().into(), PutMode::Create.into()).await {
+            Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
+            Err(error) if !cannot_create(&error) => Err(error.into()),
+            _ => Ok(true),
+        }
     }
 
     /// Gives up a place that nothing was written to.
@@ -137,12 +140,24 @@ impl Site {
                     return Ok(spot);
                 }
                 // Stores that cannot create, and no more than that, can still write.
-                Err(_) => {}
+                Err(error) if cannot_create(&error) => {}
+                Err(error) => return Err(error.into()),
             }
         }
         self.store.put(&spot.path, bytes.into()).await?;
         Ok(spot)
     }
+}
+
+/// Whether a store, or a local file system without hard links, has no way to create a file only where there is none. Any
+/// other failure says nothing about who else is there.
+pub(super) fn cannot_create(error: &object_store::Error) -> bool {
+    matches!(
+        error,
+        object_store::Error::NotImplemented { .. }
+            | object_store::Error::NotSupported { .. }
+            | object_store::Error::Generic { store: "LocalFileSystem", .. }
+    )
 }
 
 /// The name of a folder for files whose usual names are taken.

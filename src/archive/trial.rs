@@ -303,8 +303,7 @@ fn placed(material: &Material, batches: &[RecordBatch]) -> Vec<Placed> {
 
 /// Short runs, so that some of them are enough at times.
 fn in_runs(material: &Material, batches: &[RecordBatch]) -> Vec<RecordBatch> {
-    if let Layout::Long { .. } = material.table.layout {
-        // Signals have rows everywhere.
+    if material.table.are_signals_scattered() {
         return batches.to_vec();
     }
     let runs = |rows: &RecordBatch| -> Vec<RecordBatch> {

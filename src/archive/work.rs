@@ -1,6 +1,7 @@
 //! From tables to data files, one after the other.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, FieldRef, SchemaRef};
@@ -8,7 +9,7 @@ use arrow::util::display::array_value_to_string;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{ObjectStoreExt, WriteMultipart};
+use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart};
 
 use super::block::{self, CodedBlock, Purpose};
 use super::compress::{Job, JobObserver, JobProgress, JobReport};
@@ -20,7 +21,7 @@ use super::error_sums::ErrorSums;
 use super::footer::Footer;
 use super::hashes::{chunk_hashes, hash_file};
 use super::layout::{Layout, Placement, Table};
-use super::manifest::{DictionaryEntry, FileEntry, hash_of};
+use super::manifest::{DictionaryEntry, FileEntry, Manifest, hash_of};
 use super::opened::Generation;
 use super::output::Output;
 use super::parquet_footer::{fetch_footer, indexed_length, parse_footer, with_index};
@@ -168,11 +169,27 @@ impl Work<'_> {
         self.later.push(stored);
     }
 
-    /// Removes what was written, where no other job can have found it.
-    pub async fn withdraw(&self) {
-        for path in &self.written {
-            let _ = self.site.store.delete(path).await;
+    /// A manifest could not be written, as far as is known: a store may have written it all the same, and have failed to
+    /// say so. Gives the manifest if it names these files; else what was written is removed, where no other job can
+    /// have found it.
+    pub async fn unless_written(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        folder: &Path,
+        files: &[FileEntry],
+        error: ArchiveError,
+    ) -> Result<Manifest> {
+        match Manifest::read(store.as_ref(), folder).await {
+            Ok(Some(found)) if found.manifest.names_all(files) => return Ok(found.manifest),
+            Ok(_) if !self.job.resume => {
+                for path in &self.written {
+                    let _ = self.site.store.delete(path).await;
+                }
+            }
+            // What is left otherwise is no part of an archive, and only takes space.
+            _ => {}
         }
+        Err(error)
     }
 
     fn settings(&self) -> Settings {
@@ -295,7 +312,8 @@ impl Work<'_> {
                 self.store_as_it_was(source, spot).await
             }
             Err(error) => {
-                output.upload.abort().await?;
+                // What went wrong first is what matters.
+                let _ = output.upload.abort().await;
                 Err(error)
             }
         }
@@ -378,14 +396,22 @@ impl Work<'_> {
         let (from, original) = (&source.input.store, &source.input.path);
         let hashes = chunk_hashes(from, original, &source.footer).await?;
         let mut output = Output::new(WriteMultipart::new(self.site.store.put_multipart(&spot.path).await?));
-        let mut bytes = from.get(original).await?.into_stream();
-        while let Some(part) = bytes.try_next().await? {
-            output.write(part.to_vec()).await?;
+        if let Err(error) = copy(from, original, &mut output).await {
+            let _ = output.upload.abort().await;
+            return Err(error);
         }
         let (length, hash, error) = (output.length, output.hash(), ErrorSums::default());
         let entry = self.entry(source, spot, length, hash, &source.footer, error, None, Some(hashes));
         Ok(Coded { entry, drift: None, upload: output.upload })
     }
+}
+
+async fn copy(from: &Arc<dyn ObjectStore>, original: &Path, output: &mut Output) -> Result<()> {
+    let mut bytes = from.get(original).await?.into_stream();
+    while let Some(part) = bytes.try_next().await? {
+        output.write(part.to_vec()).await?;
+    }
+    Ok(())
 }
 
 /// A data file that is written, but not there yet.

@@ -4,7 +4,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray, UInt64Array,
+};
+use datafusion::arrow::compute::take_record_batch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::stats::Statistics;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -107,12 +110,7 @@ impl DisplayAs for ArchiveExec {
         let decoded: Vec<&str> = self
             .columns
             .iter()
-            .filter(|i| {
-                self.opened
-                    .files
-                    .iter()
-                    .any(|file| file.file.coded.as_ref().is_some_and(|c| c.table.values.contains(i)))
-            })
+            .filter(|i| self.opened.is_decoded(**i))
             .map(|i| self.table.field(*i).name().as_str())
             .collect();
         let read: usize = self.units.iter().map(Vec::len).sum();
@@ -219,7 +217,7 @@ impl ExecutionPlan for ArchiveExec {
             loop {
                 if let Some((batch, rows)) = current.take().filter(|(_, rows)| !rows.is_empty()) {
                     let count = rows.len().min(reading.batch_size);
-                    let slice = batch.slice(rows.start, count);
+                    let slice = part(&batch, rows.start..rows.start + count)?;
                     reading.baseline.record_output(count);
                     let current = Some((batch, rows.start + count..rows.end));
                     return Ok::<_, DataFusionError>(Some((slice, (reading, units, current))));
@@ -233,6 +231,15 @@ impl ExecutionPlan for ArchiveExec {
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)))
     }
+}
+
+/// Some rows of a row group. Small parts are copied: whoever keeps one would keep all of the row group, and is charged
+/// for all of it each time.
+fn part(batch: &RecordBatch, rows: Range<usize>) -> Result<RecordBatch> {
+    if 2 * rows.len() >= batch.num_rows() {
+        return Ok(batch.slice(rows.start, rows.len()));
+    }
+    Ok(take_record_batch(batch, &UInt64Array::from_iter_values(rows.start as u64..rows.end as u64))?)
 }
 
 /// One partition at work.

@@ -6,14 +6,17 @@ use std::io::Read;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use datafusion::datasource::sink::DataSink;
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::object_store::ObjectStore;
 use datafusion::object_store::local::LocalFileSystem;
 use datafusion::object_store::path::Path;
 use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::file::properties::WriterProperties;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use futures::StreamExt;
 use twox_hash::XxHash3_64;
@@ -21,6 +24,9 @@ use twox_hash::XxHash3_64;
 use super::external;
 use super::table::Place;
 use crate::archive::{ArchiveError, Input, Job, compress};
+
+/// Rows are held in memory until a row group has so many bytes.
+const ROW_GROUP_BYTES: usize = 32 << 20;
 
 /// Collects rows in a temporary file, and then compresses it into the archive.
 #[derive(Debug)]
@@ -58,18 +64,19 @@ impl DataSink for ArchiveSink {
         let Some(path) = file.path() else {
             return exec_err!("the session has no folder for temporary files, which inserting needs");
         };
-        let mut writer = ArrowWriter::try_new(std::fs::File::create(path)?, self.schema.clone(), None)?;
+        let properties = WriterProperties::builder().set_max_row_group_bytes(Some(ROW_GROUP_BYTES)).build();
+        let mut writer =
+            ArrowWriter::try_new(std::fs::File::create(path)?, self.schema.clone(), Some(properties))?;
+        let reservation = MemoryConsumer::new("ArchiveSink").register(context.memory_pool());
         let mut count = 0;
         while let Some(batch) = rows.next().await {
-            let batch = batch?;
+            let batch = RecordBatch::try_new(self.schema.clone(), batch?.columns().to_vec())?;
             count += batch.num_rows() as u64;
-            let batch = datafusion::arrow::array::RecordBatch::try_new(
-                self.schema.clone(),
-                batch.columns().to_vec(),
-            )?;
             writer.write(&batch)?;
+            reservation.try_resize(writer.memory_size())?;
         }
         writer.close()?;
+        drop(reservation);
         if count == 0 {
             return Ok(0);
         }
@@ -90,7 +97,7 @@ impl DataSink for ArchiveSink {
             };
             match report {
                 // Another process has begun the archive, or inserted the same rows, at this moment.
-                Err(ArchiveError::Exists(_) | ArchiveError::Taken(_)) => self.place.refresh().await?,
+                Err(ArchiveError::Exists(_) | ArchiveError::Taken(_)) => self.place.refresh(&self.schema).await?,
                 other => break other,
             }
         };
@@ -98,7 +105,7 @@ impl DataSink for ArchiveSink {
         match report.failed.first() {
             Some((_, error)) => Err(exec_datafusion_err!("the rows could not be compressed: {error}")),
             None => {
-                self.place.refresh().await?;
+                self.place.refresh(&self.schema).await?;
                 Ok(count)
             }
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, BooleanArray, StringArray, UInt64Array};
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::{Column, Result, ScalarValue};
 use datafusion::datasource::physical_plan::parquet::{
@@ -69,14 +69,22 @@ pub(super) fn page_filter(
 ) -> Option<PagePruningAccessPlanFilter> {
     let told = split_conjunction(predicate)
         .into_iter()
-        .filter(|part| collect_columns(part).iter().all(|column| !may_hide_nan(schema, column.name())));
+        .filter(|part| collect_columns(part).iter().all(|column| !column_may_hide_nan(schema, column.name())));
     let told = conjunction_opt(told.cloned())?;
     Some(PagePruningAccessPlanFilter::new(&told, schema.clone()))
 }
 
 /// Minima and maxima in Parquet leave NaN out, which is above all other numbers here.
-fn may_hide_nan(schema: &Schema, column: &str) -> bool {
-    schema.field_with_name(column).is_ok_and(|field| field.data_type().is_floating())
+pub(super) fn may_hide_nan(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, values) => may_hide_nan(values),
+        DataType::RunEndEncoded(_, values) => may_hide_nan(values.data_type()),
+        other => other.is_floating(),
+    }
+}
+
+fn column_may_hide_nan(schema: &Schema, column: &str) -> bool {
+    schema.field_with_name(column).is_ok_and(|field| may_hide_nan(field.data_type()))
 }
 
 /// Minima, maxima and counts of a file's row groups.
@@ -97,13 +105,14 @@ impl RowGroups<'_> {
         let metadata = &self.file.file.metadata;
         let converter =
             StatisticsConverter::try_new(&column.name, metadata.schema(), metadata.parquet_schema()).ok()?;
-        read(&converter)
+        // A count that is not there is not 0.
+        read(&converter.with_missing_null_counts_as_zero(false))
     }
 }
 
 impl PruningStatistics for RowGroups<'_> {
     fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        if may_hide_nan(self.schema, &column.name) {
+        if column_may_hide_nan(self.schema, &column.name) {
             return None;
         }
         let groups = self.file.file.metadata.metadata().row_groups();
@@ -112,7 +121,7 @@ impl PruningStatistics for RowGroups<'_> {
     }
 
     fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        if may_hide_nan(self.schema, &column.name) {
+        if column_may_hide_nan(self.schema, &column.name) {
             return None;
         }
         let groups = self.file.file.metadata.metadata().row_groups();

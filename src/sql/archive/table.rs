@@ -1,26 +1,32 @@
 //! An archive as a table.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::{ColumnStatistics, Precision, Statistics};
-use datafusion::common::{Result, SchemaExt, exec_datafusion_err, not_impl_err, plan_err};
+use datafusion::common::{Result, SchemaExt, exec_datafusion_err, exec_err, not_impl_err, plan_err};
 use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
 use datafusion::datasource::sink::DataSinkExec;
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::object_store::ObjectStore;
 use datafusion::object_store::path::Path;
+use datafusion::parquet::file::metadata::ParquetMetaData;
 use datafusion::physical_plan::ExecutionPlan;
+use futures::{FutureExt, StreamExt, TryStreamExt};
+use percent_encoding::percent_decode_str;
 
 use super::exec::{ArchiveExec, Unit};
 use super::external;
 use super::insert::ArchiveSink;
-use super::pruning::{page_filter, pages_to_read, row_groups_to_read};
-use crate::archive::{Archive, ArchiveError, Bound, DataFile, Job, LayoutRequest};
+use super::pruning::{may_hide_nan, page_filter, pages_to_read, row_groups_to_read};
+use crate::archive::{Archive, ArchiveError, Bound, DataFile, FileEntry, Job, LayoutRequest};
 
 /// An archive as a table: values are decoded where a query needs them.
 #[derive(Debug)]
@@ -46,7 +52,12 @@ pub(super) struct Place {
 pub(super) struct Opened {
     pub archive: Archive,
     pub files: Vec<ArchivedFile>,
+    /// Columns that are decoded in at least one file, and not kept.
+    decoded: HashSet<usize>,
 }
+
+/// Footers that are fetched at the same time.
+const FOOTERS_AT_ONCE: usize = 16;
 
 /// A data file and the partition it is in.
 #[derive(Debug)]
@@ -123,10 +134,20 @@ impl Place {
             .clone())
     }
 
-    /// Looks at the archive again, after rows were inserted.
-    pub async fn refresh(&self) -> Result<()> {
+    /// Looks at the archive again, after rows were inserted into a table with these columns.
+    pub async fn refresh(&self, schema: &Schema) -> Result<()> {
         let archive = Archive::open(self.store.clone(), self.folder.clone()).await.map_err(external)?;
         let opened = Arc::new(Opened::new(archive).await?);
+        let found = opened.schema();
+        // Another process may have begun the archive, with other columns.
+        let same = |(ours, theirs): (&FieldRef, &FieldRef)| {
+            ours.name() == theirs.name() && ours.data_type().equals_datatype(theirs.data_type())
+        };
+        let fits = schema.fields().len() == found.fields().len()
+            && schema.fields().iter().zip(found.fields()).all(same);
+        if !opened.files.is_empty() && !fits {
+            return exec_err!("the archive has other columns than the table: {found}");
+        }
         *self.opened.write().map_err(|_| exec_datafusion_err!("a query on this table has panicked"))? =
             Some(opened);
         Ok(())
@@ -136,18 +157,27 @@ impl Place {
 impl Opened {
     async fn new(archive: Archive) -> Result<Self> {
         let schema = archive.schema().await.map_err(external)?;
-        let mut files = Vec::new();
-        for entry in archive.files() {
-            let mut file = archive.data_file(entry).await.map_err(external)?;
-            file.read_as(&schema);
-            let names = partition_columns(&archive, Some(&file.schema));
-            let of = |name: &String| {
-                let value = entry.path.split('/').find_map(|part| part.strip_prefix(&format!("{name}=")));
-                value.filter(|value| *value != NULL_PARTITION).map(str::to_string)
+        let open = |number: usize| {
+            let (archive, schema) = (&archive, &schema);
+            let opening = async move {
+                let mut file = archive.data_file(&archive.files()[number]).await.map_err(external)?;
+                file.read_as(schema);
+                Ok::<_, DataFusionError>(file)
             };
-            files.push(ArchivedFile { file, partition: names.iter().map(of).collect() });
-        }
-        let opened = Self { archive, files };
+            opening.boxed()
+        };
+        let opening: Vec<_> = (0..archive.files().len()).map(open).collect();
+        let found: Vec<DataFile> =
+            futures::stream::iter(opening).buffered(FOOTERS_AT_ONCE).try_collect().await?;
+        let names = partition_columns(&archive, found.first().map(|file| file.schema.as_ref()));
+        let in_partition = |(file, entry): (DataFile, &FileEntry)| {
+            let partition = names.iter().map(|name| partition_value(&entry.path, name)).collect();
+            ArchivedFile { file, partition }
+        };
+        let files: Vec<ArchivedFile> = found.into_iter().zip(archive.files()).map(in_partition).collect();
+        let coded = files.iter().filter_map(|file| file.file.coded.as_ref());
+        let decoded = coded.flat_map(|coded| coded.table.values.iter().copied()).collect();
+        let opened = Self { archive, files, decoded };
         if let Some((first, rest)) = opened.files.split_first()
             && let Some(other) =
                 rest.iter().find(|other| other.file.schema.fields() != first.file.schema.fields())
@@ -168,10 +198,8 @@ impl Opened {
     }
 
     /// Which columns are decoded, and not kept.
-    fn is_decoded(&self, column: usize) -> bool {
-        let coded =
-            |file: &ArchivedFile| file.file.coded.as_ref().is_some_and(|c| c.table.values.contains(&column));
-        self.files.iter().any(coded)
+    pub fn is_decoded(&self, column: usize) -> bool {
+        self.decoded.contains(&column)
     }
 
     fn statistics(&self, schema: &Schema) -> Result<Statistics> {
@@ -189,7 +217,7 @@ impl Opened {
             ));
             let known = DFParquetMetadata::statistics_from_parquet_metadata(metadata, &kept)?;
             let column = |field: &FieldRef| match kept.index_of(field.name()) {
-                Ok(i) => known.column_statistics[i].clone(),
+                Ok(i) => as_exact_as_told(metadata, field, known.column_statistics[i].clone()),
                 Err(_) => ColumnStatistics::new_unknown(),
             };
             let column_statistics = schema.fields().iter().map(column).collect();
@@ -200,8 +228,33 @@ impl Opened {
     }
 }
 
+/// What a footer says of a column, no more exact than it is: extremes of floats leave NaN out and the sign of zeros open,
+/// and counts of NULLs may be missing.
+fn as_exact_as_told(metadata: &ParquetMetaData, field: &Field, told: ColumnStatistics) -> ColumnStatistics {
+    let chunks = metadata.row_groups().iter().flat_map(|group| group.columns());
+    let mut own =
+        chunks.filter(|chunk| chunk.column_path().parts().first().is_some_and(|name| name == field.name()));
+    let counted =
+        own.all(|chunk| chunk.statistics().is_some_and(|statistics| statistics.null_count_opt().is_some()));
+    let null_count = if counted { told.null_count } else { Precision::Absent };
+    let told = ColumnStatistics { null_count, ..told };
+    if !may_hide_nan(field.data_type()) {
+        return told;
+    }
+    let (min_value, max_value) = (told.min_value.to_inexact(), told.max_value.to_inexact());
+    ColumnStatistics { min_value, max_value, ..told }
+}
+
 /// What stands for NULL in the name of a partition's folder.
 const NULL_PARTITION: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// The value that a file's path gives a partition column. Characters that folders cannot have are written as `%3A`.
+fn partition_value(path: &str, name: &str) -> Option<String> {
+    let parts = path.split('/').filter_map(|part| part.split_once('='));
+    let (_, value) = parts.into_iter().find(|(of, _)| *of == name)?;
+    let decoded = percent_decode_str(value).decode_utf8().unwrap_or(Cow::Borrowed(value));
+    (value != NULL_PARTITION).then(|| decoded.into_owned())
+}
 
 /// The hive partitions that are no columns of the files.
 fn partition_columns(archive: &Archive, file: Option<&Schema>) -> Vec<String> {
