@@ -159,14 +159,48 @@ pub async fn compress(
     job: &Job,
     observer: &dyn JobObserver,
 ) -> Result<JobReport> {
+    let (report, site) = make(inputs, store, folder, job, observer).await?;
+    if job.resume {
+        store.delete(&site.job_file()).await?;
+    }
+    Ok(report)
+}
+
+/// The same in a folder that is yet to be put in its place: `job.json` stays in it, by which a run that is stopped before
+/// that is known to be done.
+#[cfg(feature = "cli")]
+pub(crate) async fn compress_aside(
+    inputs: &[Input],
+    store: &Arc<dyn ObjectStore>,
+    folder: &Path,
+    job: &Job,
+    observer: &dyn JobObserver,
+) -> Result<JobReport> {
+    make(inputs, store, folder, job, observer).await.map(|(report, _)| report)
+}
+
+/// Makes an archive, all but the end of its job.
+async fn make(
+    inputs: &[Input],
+    store: &Arc<dyn ObjectStore>,
+    folder: &Path,
+    job: &Job,
+    observer: &dyn JobObserver,
+) -> Result<(JobReport, Site)> {
     let bound = job.bound.check()?;
     job.learn.check()?;
     if job.target.is_some() && bound != Bound::None {
         return Err(ArchiveError::layout("a target and a bound cannot both be given"));
     }
-    let old = Manifest::read(store.as_ref(), folder).await?.map(|found| found.manifest);
-    if old.is_some() && !job.overwrite {
+    let old = Manifest::read(store.as_ref(), folder).await?;
+    if old.is_some() && !job.overwrite && !job.resume {
         return Err(ArchiveError::Exists(folder.to_string()));
+    }
+    if let Some((one, other)) = differ_in_partitions(inputs) {
+        return Err(ArchiveError::layout(format!(
+            "{} and {} are not in the same partitions: folders such as year=2024 are columns, which all tables must have",
+            one.name, other.name
+        )));
     }
     let (mut sources, mut failed) = open_all(inputs, observer).await;
     let Some(first) = sources.first() else {
@@ -196,8 +230,31 @@ pub async fn compress(
     let layout = table.layout.clone();
     let id = job_identity(&sources, job, &layout)?;
     let group_sensors = group_sensors(rows_of(&sources), &table);
+    if let Some(found) = old.as_ref().filter(|_| !job.overwrite) {
+        let site = Site::own(store, folder);
+        // The same job has been stopped when all was done.
+        return match unfinished(&site, &id).await {
+            Ok(Some((generation, _))) => {
+                let files = found.manifest.files.clone();
+                let value_bytes = value_bytes(&table, &generation, &files);
+                let dictionary_bytes = found.manifest.dictionaries().map(|entry| entry.bytes).sum();
+                let resumed = files.len();
+                let failed = failed.into_iter().map(|(name, error)| (name, error.to_string())).collect();
+                let report = JobReport {
+                    files,
+                    resumed,
+                    failed,
+                    dictionary_bytes,
+                    value_bytes,
+                    ..JobReport::default()
+                };
+                Ok((report, site))
+            }
+            _ => Err(ArchiveError::Exists(folder.to_string())),
+        };
+    }
     let site = match &old {
-        Some(old) => Site::within(store, folder, &format!("{id} {}", old.hash)),
+        Some(old) => Site::within(store, folder, &format!("{id} {}", old.manifest.hash)),
         None if job.resume => Site::own(store, folder),
         None => Site::shared(store, folder),
     };
@@ -259,20 +316,34 @@ pub async fn compress(
     report.dictionary_bytes = manifest.dictionaries().map(|entry| entry.bytes).sum();
     report.value_bytes = value_bytes(&table, &work.generation, &report.files);
     match old {
+        Some(_) if !report.failed.is_empty() => {
+            let (name, error) = report.failed.swap_remove(0);
+            return Err(ArchiveError::layout(format!(
+                "{} of {} files failed, so that the archive that was there is kept; the first is {name}: {error}",
+                report.failed.len() + 1,
+                report.failed.len() + 1 + report.files.len()
+            )));
+        }
         Some(old) => {
             let new: HashSet<String> = manifest.places().collect();
-            manifest.write(store.as_ref(), folder, PutMode::Overwrite).await?;
-            remove(store, folder, old.places().filter(|file| !new.contains(file))).await;
+            manifest.replace(&old, store.as_ref(), folder).await?;
+            remove(store, folder, old.manifest.places().filter(|file| !new.contains(file))).await;
         }
         None if job.resume => {
             manifest.write(store.as_ref(), folder, PutMode::Overwrite).await?;
         }
         None => begin(&work, manifest, store, folder).await?,
     }
-    if job.resume {
-        store.delete(&site.job_file()).await?;
-    }
-    Ok(report)
+    drop(work);
+    Ok((report, site))
+}
+
+/// Two files of which one is in other hive partitions than the other.
+fn differ_in_partitions(inputs: &[Input]) -> Option<(&Input, &Input)> {
+    let first = inputs.first()?;
+    let names = partition_names(&first.name);
+    let other = inputs.iter().find(|other| partition_names(&other.name) != names)?;
+    Some((first, other))
 }
 
 /// Writes the manifest of a new archive where others may do the same at this moment: one of them wins.

@@ -489,8 +489,8 @@ fn restore_list(field: &Field, placement: &Placement, rows: usize, cells: &Cells
                 // Nothing was learned of the length of lists that are all NULL.
                 let cells = usize::try_from(*size).ok().and_then(|size| size.checked_mul(rows));
                 let cells = cells.filter(|cells| signal == 0 && *cells <= MOST_NULL_CELLS);
-                let cells =
-                    cells.ok_or_else(|| ArchiveError::corrupt(format!("lists of {size} values, not {length}")))?;
+                let cells = cells
+                    .ok_or_else(|| ArchiveError::corrupt(format!("lists of {size} values, not {length}")))?;
                 raw.resize(cells, 0);
                 state.resize(cells, if item.is_nullable() { Cell::Null } else { Cell::Value });
             }

@@ -34,7 +34,9 @@ impl LayoutRequest {
             (None, None, None, None) => return Ok(Self::Find),
             (None, Some(columns), None, None) => return Ok(Self::Columns(names(columns))),
             (Some(column), None, None, None) => Layout::List { column },
-            (Some(column), None, None, Some(length)) => Layout::Window { column, series: None, length, interleaved: false },
+            (Some(column), None, None, Some(length)) => {
+                Layout::Window { column, series: None, length, interleaved: false }
+            }
             (None, None, Some(long), window) => match (<[String; 3]>::try_from(names(long)), window) {
                 (Ok([time, series, value]), None) => Layout::Long { time, series, value },
                 (Ok([_, series, column]), Some(length)) => {

@@ -214,7 +214,9 @@ impl Manifest {
     /// Whether it names all of these files, as they are: then whoever wrote them has written it, or was read by who did.
     pub fn names_all(&self, files: &[FileEntry]) -> bool {
         let names = |file: &FileEntry| {
-            let same = |own: &FileEntry| own.path == file.path && own.place() == file.place() && own.hash == file.hash;
+            let same = |own: &FileEntry| {
+                own.path == file.path && own.place() == file.place() && own.hash == file.hash
+            };
             self.files.iter().any(same)
         };
         files.iter().all(names)
@@ -232,6 +234,21 @@ impl Manifest {
         let text = serde_json::to_string(&self)?;
         store.put_opts(&folder.clone().join(FILE_NAME), text.into_bytes().into(), mode.into()).await?;
         Ok(self)
+    }
+
+    /// Writes it over another one, unless that was changed since it was read.
+    pub async fn replace(self, old: &Found, store: &dyn ObjectStore, folder: &Path) -> Result<Self> {
+        let mode = PutMode::Update(old.version.clone());
+        match self.clone().write(store, folder, mode).await {
+            // Local files, and stores that cannot compare.
+            Err(ArchiveError::Store(object_store::Error::NotImplemented { .. })) => {
+                self.write(store, folder, PutMode::Overwrite).await
+            }
+            Err(ArchiveError::Store(object_store::Error::Precondition { .. })) => Err(ArchiveError::layout(
+                "the archive was changed while another was made in its place; it is kept, run it again",
+            )),
+            written => written,
+        }
     }
 
     /// Changes it, whoever else changes it at the same moment: what others have written meanwhile is read again,

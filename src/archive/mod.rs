@@ -26,6 +26,7 @@ mod estimate;
 mod footer;
 mod given;
 mod hashes;
+mod int96;
 mod known_codes;
 mod layout;
 mod layout_request;
@@ -56,9 +57,13 @@ mod work;
 
 pub use choose::{Target, Tried};
 pub use codebook::Codebook;
+#[cfg(feature = "cli")]
+pub(crate) use compress::compress_aside;
 pub use compress::{Input, Job, JobObserver, JobProgress, JobReport, compress};
 #[cfg(feature = "sql")]
 pub(crate) use data_file::DataFile;
+#[cfg(feature = "cli")]
+pub(crate) use dictionary_file::is_file_name as is_dictionary_name;
 pub use drift::{Drift, Promise};
 pub use error::ArchiveError;
 pub use estimate::{Aim, Estimate, EstimateRequest, Prediction, estimate};
@@ -66,6 +71,8 @@ pub use given::read_dictionary;
 pub use layout::Layout;
 pub use layout_request::LayoutRequest;
 pub use learn::LearnSettings;
+#[cfg(feature = "cli")]
+pub(crate) use manifest::JOB_FILE;
 pub use manifest::{ErrorSummary, FileEntry, HistoryEntry};
 pub use opened::{Archive, Verification};
 pub use quantiser::Bound;

@@ -1,5 +1,6 @@
 //! Files, folders and archives as tables: `FROM 'x.parquet'`, `FROM 'folder/'`, `FROM 'archive/'`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -52,9 +53,11 @@ impl FileTables {
         let folder = if name.ends_with('/') { name.to_string() } else { format!("{name}/") };
         // A pattern stands for files, those of an archive, too.
         let url = ListingTableUrl::parse(&folder).ok().filter(|url| url.get_glob().is_none());
-        let Some(url) = url.filter(|url| name.ends_with('/') || url.prefix().extension().is_none()) else {
-            return Ok(None);
+        let may_be_folder = |url: &ListingTableUrl| match url.scheme() {
+            "file" => Path::new("/").join(url.prefix().as_ref()).is_dir() || Path::new(name).is_dir(),
+            _ => name.ends_with('/') || url.prefix().extension().is_none(),
         };
+        let Some(url) = url.filter(may_be_folder) else { return Ok(None) };
         let session = self.listing.session_store().get_session().upgrade();
         let runtime = session.map(|session| Arc::clone(session.read().runtime_env()));
         let runtime = runtime.ok_or_else(|| plan_datafusion_err!("the session has ended"))?;

@@ -10,7 +10,7 @@ use crate::commands::{Folder, fails, ok, refused, run, sql};
 use crate::support::sparrow;
 
 /// Every file below a folder with its bytes.
-fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![folder.to_path_buf()];
     while let Some(next) = waiting.pop() {
@@ -164,23 +164,6 @@ fn rows_are_added() {
     assert!(error.contains("other.parquet: it is not in the archive"), "{error}");
     let error = fails(&["append", &archive, &second]);
     assert!(error.contains("b.parquet already"), "{error}");
-    // A folder that has grown: what is there is named, and the rest goes on; or it is passed over.
-    let output = run(&["append", &archive, &first, &other, "--format", "json"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("a.parquet already"), "{output:?}");
-    let inspected = ok(&["inspect", &archive]);
-    assert_eq!(inspected["rows"], 3 * 576);
-    let more = folder.traffic("more.parquet", "list", 4);
-    let grown = [&first, &second, &other, &more].map(String::as_str);
-    for (added, skipped) in [(1, 3), (0, 4)] {
-        let report = ok(&[&["append", &archive][..], &grown, &["--skip-existing"]].concat());
-        assert_eq!((&report["files"], &report["skipped"]), (&added.into(), &skipped.into()));
-    }
-    ok(&[&["verify", &archive, "--against"][..], &grown].concat());
-    // What has the name of another table is not what is there.
-    std::fs::copy(&first, &more).expect("a copy");
-    let error = fails(&["append", &archive, &more, "--skip-existing"]);
-    assert!(error.contains("made from another table"), "{error}");
     // And in SQL, into a new archive too.
     let inserted = folder.path("inserted");
     let statements = format!(

@@ -2,6 +2,8 @@
 
 mod archive;
 mod archive_command;
+mod archive_files;
+mod archive_sql;
 mod bad_input;
 mod bench;
 mod command;

@@ -11,7 +11,7 @@ use super::super::report::{Report, ReportFormat};
 use super::super::stores::{Place, Stored};
 use super::super::threads::limit_threads;
 use super::arguments::{LayoutArguments, LearnArguments};
-use super::paths::{inputs, open};
+use super::paths::{inputs, open, recover};
 use super::progress::JobBar;
 use super::{local_job, object_job};
 use crate::archive::{ArchiveError, Bound, Job, JobReport, Target, read_dictionary};
@@ -103,7 +103,10 @@ impl CompressArguments {
         };
         let target = Place::parse(&self.output)?;
         let free = match &target {
-            Place::Local(path) => self.check_folder(path)?,
+            Place::Local(path) => {
+                recover(path)?;
+                self.check_folder(path)?
+            }
             Place::Stored(stored) => object_job::check(stored, &self.output, self.overwrite).await?,
         };
         let inputs = inputs(&self.inputs).await?;
@@ -119,6 +122,14 @@ impl CompressArguments {
         let report = report?;
         let archive = open(&self.output).await?;
         warn_of_target(&report, &archive);
+        let is_lossy = report.error().max > 0.0;
+        if job.bound == Bound::None && job.target.is_none() && is_lossy {
+            let (most, mean) = (report.error().max, percent(report.error().nmae));
+            tell(format_args!(
+                "note: without a bound codes alone are kept: values are off by {mean} on average, and by up to {most}. \
+                 --max-error E promises that none is off by more than E"
+            ));
+        }
         print(&report, &archive, archive.total_bytes(), self.running.format)?;
         failures(&report)
     }
@@ -159,6 +170,9 @@ impl AppendArguments {
 fn failures(report: &JobReport) -> Result<()> {
     if report.failed.is_empty() {
         return Ok(());
+    }
+    if report.files.is_empty() {
+        bail!("{} files failed; nothing was added", report.failed.len());
     }
     bail!(
         "{} of {} files failed; the archive has the others. Once a file is mended, `sparrow append ARCHIVE FILE` adds it",

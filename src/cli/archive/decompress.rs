@@ -1,6 +1,7 @@
 //! `sparrow decompress`: the table as it was, within the bound.
 
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -22,7 +23,7 @@ pub(in crate::cli) struct DecompressArguments {
     /// A file if it ends in .parquet, else a folder with a file for each of the archive's; a path or a URL
     #[arg(short, long, value_name = "OUT")]
     output: String,
-    /// Replace what is there
+    /// Replace a file, or a folder that holds nothing but tables of the same names
     #[arg(long)]
     overwrite: bool,
     /// How the report is printed
@@ -65,7 +66,7 @@ impl DecompressArguments {
             output.finish()?;
             return Ok(rows);
         }
-        check_replaceable(target)?;
+        check_replaceable(target, archive)?;
         let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
         std::fs::create_dir_all(parent).with_context(|| format!("cannot write {}", parent.display()))?;
@@ -80,20 +81,32 @@ impl DecompressArguments {
     }
 }
 
-/// Only folders of tables are replaced: nothing else, and no archive.
-fn check_replaceable(target: &Path) -> Result<()> {
-    fn is_tables(folder: &Path) -> Result<bool> {
+/// A folder is replaced as a whole, so that it may hold nothing but tables that are written again.
+fn check_replaceable(target: &Path, archive: &Archive) -> Result<()> {
+    fn first_other(root: &Path, folder: &Path, names: &HashSet<PathBuf>) -> Result<Option<PathBuf>> {
         for entry in std::fs::read_dir(folder)? {
             let path = entry?.path();
-            let table = path.extension().is_some_and(|extension| extension == "parquet");
-            if (path.is_dir() && !is_tables(&path)?) || (path.is_file() && !table) {
-                return Ok(false);
+            let other = match path.is_dir() {
+                true => first_other(root, &path, names)?,
+                false => {
+                    let name = path.strip_prefix(root).unwrap_or(&path).to_path_buf();
+                    (!names.contains(&name)).then_some(path)
+                }
+            };
+            if other.is_some() {
+                return Ok(other);
             }
         }
-        Ok(true)
+        Ok(None)
     }
-    if target.is_file() || (target.is_dir() && !is_tables(target)?) {
-        bail!("{} holds more than Parquet tables; it is not overwritten", target.display());
+    if target.is_file() {
+        bail!("{} is a file; it is not overwritten by a folder", target.display());
+    }
+    let names = archive.files().iter().map(|file| PathBuf::from(&file.path)).collect();
+    if target.is_dir()
+        && let Some(other) = first_other(target, target, &names)?
+    {
+        bail!("{} is not in the archive: {} is not overwritten", other.display(), target.display());
     }
     Ok(())
 }

@@ -6,9 +6,9 @@ use datafusion::object_store::{self, ObjectStoreExt};
 use futures::{StreamExt, TryStreamExt};
 
 use super::super::stores::Stored;
-use crate::archive::{ArchiveError, Input, Job, JobObserver, JobReport, compress};
-
-const JOB_FILE: &str = "job.json";
+use crate::archive::{
+    ArchiveError, Input, JOB_FILE, Job, JobObserver, JobReport, compress, is_dictionary_name,
+};
 
 /// Whether nothing is in the way.
 pub(super) async fn check(target: &Stored, shown: &str, overwrite: bool) -> Result<bool> {
@@ -102,8 +102,13 @@ async fn objects(target: &Stored, folder: &Path) -> object_store::Result<Vec<Pat
 }
 
 async fn has_no_table(target: &Stored, folder: &Path) -> object_store::Result<bool> {
-    let own = [folder.clone().join(JOB_FILE), folder.clone().join("dictionary.parquet")];
-    Ok(objects(target, folder).await?.iter().all(|object| own.contains(object)))
+    let is_own = |object: &Path| {
+        let mut below = object.prefix_match(folder).into_iter().flatten();
+        let name = below.next();
+        let is_own = |name: &str| name == JOB_FILE || is_dictionary_name(name);
+        name.is_some_and(|name| is_own(name.as_ref())) && below.next().is_none()
+    };
+    Ok(objects(target, folder).await?.iter().all(is_own))
 }
 
 async fn remove(target: &Stored, folder: &Path) -> object_store::Result<()> {

@@ -11,6 +11,7 @@ use futures::TryStreamExt;
 
 use super::super::stores::{Place, Stored};
 use crate::archive::{Archive, ArchiveError, Input};
+use crate::cli::messages::tell;
 
 pub(super) fn local_store() -> Arc<dyn ObjectStore> {
     Arc::new(LocalFileSystem::new())
@@ -36,6 +37,12 @@ struct Found {
     shown: String,
 }
 
+impl Found {
+    fn is_same_file(&self, other: &Self) -> bool {
+        self.input.path == other.input.path && self.input.store.to_string() == other.input.store.to_string()
+    }
+}
+
 /// The Parquet files that arguments stand for, with their names in an archive.
 pub(super) async fn inputs(arguments: &[String]) -> Result<Vec<Input>> {
     let mut all: Vec<Found> = Vec::new();
@@ -52,11 +59,8 @@ pub(super) async fn inputs(arguments: &[String]) -> Result<Vec<Input>> {
             if let Some(other) = all.iter().find(|other| other.input.name == *name) {
                 bail!("two files would both be {name} in the archive: {} and {}", other.shown, found.shown);
             }
-            if ["dictionary.parquet", MANIFEST, "job.json"].contains(&name.as_str()) {
-                bail!(
-                    "{}: an archive keeps its own dictionary under this name; rename the file",
-                    found.shown
-                );
+            if let Some(other) = all.iter().find(|other| other.is_same_file(&found)) {
+                bail!("{} is given twice, as {} and as {name}", found.shown, other.input.name);
             }
             all.push(found);
         }
@@ -87,8 +91,9 @@ fn local_tables(argument: &str, path: &Path) -> Result<Vec<Found>> {
         if path.join(MANIFEST).is_file() {
             bail!(is_archive(argument));
         }
-        let mut found = Vec::new();
-        walk(path, path, &mut found)?;
+        let (mut found, mut left_out) = (Vec::new(), Vec::new());
+        walk(path, path, &mut found, &mut left_out)?;
+        tell_left_out(argument, &left_out);
         found
     } else if path.exists() || !has_wildcards(argument) {
         let name = path.file_name().with_context(|| format!("{argument} is no file"))?;
@@ -97,8 +102,10 @@ fn local_tables(argument: &str, path: &Path) -> Result<Vec<Found>> {
         matching(argument)?
     };
     let store = local_store();
+    let one = !path.is_dir() && found.len() == 1;
     let table = |(name, path): (String, PathBuf)| {
-        if !path.is_file() {
+        // Of several files one that cannot be opened is named, and the rest goes on.
+        if one && !path.is_file() {
             bail!("{}: no such file", path.display());
         }
         let input = Input { store: store.clone(), path: store_path(&path)?, name };
@@ -142,42 +149,86 @@ async fn stored_tables(argument: &str, stored: &Stored) -> Result<Vec<Found>> {
         bail!(is_archive(argument));
     }
     let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
-    let mut found = Vec::new();
+    let (mut found, mut left_out) = (Vec::new(), Vec::new());
     for object in objects {
         let Some(below) = object.prefix_match(&folder) else { continue };
         let below: Vec<String> = below.map(|part| part.as_ref().to_string()).collect();
         let name = below.join("/");
         let wanted = match &pattern {
             Some(pattern) => pattern.matches_with(&name, options),
-            None => object.extension() == Some("parquet") && !below.iter().any(|part| is_hidden(part)),
+            None => object.extension().is_some_and(is_parquet) && !below.iter().any(|part| is_hidden(part)),
         };
         if wanted {
             let shown = format!("{} in {argument}", object);
             found.push(table(name, object, shown));
+        } else if pattern.is_none() && object.extension().is_some_and(may_be_parquet) {
+            left_out.push(name);
         }
     }
+    tell_left_out(argument, &left_out);
     Ok(found)
 }
 
-/// All Parquet files below a folder, in order; hidden ones are left out.
-fn walk(root: &Path, folder: &Path, found: &mut Vec<(String, PathBuf)>) -> Result<()> {
+fn is_parquet(extension: &str) -> bool {
+    extension.eq_ignore_ascii_case("parquet")
+}
+
+/// Whether somebody may take it for a table.
+fn may_be_parquet(extension: &str) -> bool {
+    ["parquet", "parq", "pq"].iter().any(|known| extension.eq_ignore_ascii_case(known))
+}
+
+/// Whoever removes originals must know what is not in the archive.
+fn tell_left_out(argument: &str, left_out: &[String]) {
+    const SHOWN: usize = 5;
+    if let Some(more) = left_out.len().checked_sub(1) {
+        let names = left_out[..left_out.len().min(SHOWN)].join(", ");
+        let more = if more >= SHOWN { format!(" and {} more", more + 1 - SHOWN) } else { String::new() };
+        tell(format_args!(
+            "warning: left out of {argument}: {names}{more}; names that begin with . or _, that do not end in .parquet, and \
+             archives are no tables here. A pattern such as 'folder/*.pq' takes files whatever they are called"
+        ));
+    }
+}
+
+/// All Parquet files below a folder, in order, and what may be tables and is left out: hidden ones, those with other
+/// extensions, archives.
+fn walk(
+    root: &Path,
+    folder: &Path,
+    found: &mut Vec<(String, PathBuf)>,
+    left_out: &mut Vec<String>,
+) -> Result<()> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut paths: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     paths.sort();
     for path in paths {
-        if path.file_name().is_some_and(|name| is_hidden(&name.to_string_lossy())) {
-            continue;
-        }
+        let relative = path.strip_prefix(root).unwrap_or(&path);
+        let parts: Vec<String> = relative.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        let name = parts.join("/");
+        let is_hidden = parts.last().is_some_and(|part| is_hidden(part));
+        let extension = path.extension().map(|extension| extension.to_string_lossy().into_owned());
+        let extension = extension.as_deref().unwrap_or("");
         if path.is_dir() {
-            walk(root, &path, found)?;
-        } else if path.extension().is_some_and(|extension| extension == "parquet") {
-            let relative = path.strip_prefix(root).unwrap_or(&path);
-            let parts: Vec<String> =
-                relative.iter().map(|part| part.to_string_lossy().into_owned()).collect();
-            found.push((parts.join("/"), path));
+            if path.join(MANIFEST).is_file() && !is_hidden {
+                left_out.push(name);
+            } else if !is_hidden && !leads_upwards(&path) {
+                walk(root, &path, found, left_out)?;
+            }
+        } else if is_parquet(extension) && !is_hidden {
+            found.push((name, path));
+        } else if may_be_parquet(extension) {
+            left_out.push(name);
         }
     }
     Ok(())
+}
+
+/// Whether a folder is a link to one that it is in.
+fn leads_upwards(path: &Path) -> bool {
+    let above = path.parent().and_then(|parent| parent.canonicalize().ok());
+    let there = path.canonicalize().ok();
+    path.is_symlink() && above.zip(there).is_some_and(|(above, there)| above.starts_with(there))
 }
 
 /// The files that a pattern matches, named from the first folder with a wildcard on.

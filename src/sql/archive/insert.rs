@@ -97,7 +97,9 @@ impl DataSink for ArchiveSink {
             };
             match report {
                 // Another process has begun the archive, or inserted the same rows, at this moment.
-                Err(ArchiveError::Exists(_) | ArchiveError::Taken(_)) => self.place.refresh(&self.schema).await?,
+                Err(ArchiveError::Exists(_) | ArchiveError::Taken(_)) => {
+                    self.place.refresh(&self.schema).await?
+                }
                 other => break other,
             }
         };

@@ -67,9 +67,9 @@ pub(super) fn page_filter(
     predicate: &Arc<dyn PhysicalExpr>,
     schema: &SchemaRef,
 ) -> Option<PagePruningAccessPlanFilter> {
-    let told = split_conjunction(predicate)
-        .into_iter()
-        .filter(|part| collect_columns(part).iter().all(|column| !column_may_hide_nan(schema, column.name())));
+    let told = split_conjunction(predicate).into_iter().filter(|part| {
+        collect_columns(part).iter().all(|column| !column_may_hide_nan(schema, column.name()))
+    });
     let told = conjunction_opt(told.cloned())?;
     Some(PagePruningAccessPlanFilter::new(&told, schema.clone()))
 }

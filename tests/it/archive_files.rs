@@ -1,0 +1,236 @@
+//! Which files a job takes, and what becomes of those that are there already.
+
+use std::path::Path;
+
+use datafusion::parquet::data_type::{DoubleType, Int96, Int96Type};
+use datafusion::parquet::file::properties::WriterProperties;
+use datafusion::parquet::file::writer::SerializedFileWriter;
+use datafusion::parquet::schema::parser::parse_message_type;
+
+use crate::archive_command::contents;
+use crate::commands::{Folder, fails, ok, run, sql};
+use crate::support::sparrow;
+
+fn stderr(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_folder_that_grows_is_added_again_and_again() {
+    let folder = Folder::new();
+    let [a, b, c, d] = [1, 2, 3, 4].map(|seed| folder.traffic(&format!("{seed}.parquet"), "list", seed));
+    let archive = folder.path("archive");
+    ok(&["compress", &a, &b, "-o", &archive, "--max-error", "1"]);
+    // What is there is named, and the rest goes on.
+    let output = run(&["append", &archive, &a, &c]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("1.parquet already"), "{output:?}");
+    assert_eq!(ok(&["inspect", &archive])["rows"], 3 * 576);
+    // Or it is passed over.
+    let grown = [&a, &b, &c, &d].map(String::as_str);
+    for (added, skipped) in [(1, 3), (0, 4)] {
+        let report = ok(&[&["append", &archive][..], &grown, &["--skip-existing"]].concat());
+        assert_eq!((&report["files"], &report["skipped"]), (&added.into(), &skipped.into()));
+    }
+    ok(&[&["verify", &archive, "--against"][..], &grown].concat());
+    // What has the name of another table is not what is there.
+    std::fs::copy(&a, &d).expect("a copy");
+    let error = fails(&["append", &archive, &d, "--skip-existing"]);
+    assert!(error.contains("made from another table"), "{error}");
+}
+
+#[test]
+fn files_that_are_left_out_are_told() {
+    let folder = Folder::new();
+    for name in ["in/a.parquet", "in/B.PARQUET", "in/_c.parquet", "in/d.pq", "in/below/e.parquet"] {
+        folder.traffic(name, "list", name.len() as u64);
+    }
+    ok(&["compress", &folder.path("in/a.parquet"), "-o", &folder.path("in/arch"), "--max-error", "1"]);
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(folder.path("in"), folder.path("in/below/loop")).expect("a link");
+    let (input, archive) = (folder.path("in"), folder.path("archive"));
+    let told = stderr(&["compress", &input, "-o", &archive, "--max-error", "1"]);
+    for name in ["_c.parquet", "d.pq", "arch"] {
+        assert!(told.contains(name), "{name}: {told}");
+    }
+    let report = ok(&["verify", &archive, "--against", &input]);
+    assert_eq!(report["files"], 3);
+    assert!(stderr(&["verify", &archive, "--against", &input]).contains("d.pq"));
+    // A file is not taken twice under two names.
+    let error = fails(&["compress", &input, &folder.path("in/below"), "-o", &folder.path("twice")]);
+    assert!(error.contains("given twice"), "{error}");
+}
+
+#[test]
+fn an_archive_is_replaced_only_by_one_that_has_all_files() {
+    let folder = Folder::new();
+    folder.traffic("in/a.parquet", "list", 1);
+    let second = folder.traffic("in/b.parquet", "list", 2);
+    let (input, archive) = (folder.path("in"), folder.path("archive"));
+    ok(&["compress", &input, "-o", &archive, "--max-error", "1"]);
+    let before = contents(Path::new(&archive));
+    std::fs::write(&second, "no longer a table").expect("damage");
+    let error = fails(&["compress", &input, "-o", &archive, "--max-error", "0.5", "--overwrite"]);
+    assert!(error.contains("b.parquet") && error.contains("is kept"), "{error}");
+    assert_eq!(contents(Path::new(&archive)), before);
+    assert!(!folder.staging("archive").exists());
+}
+
+#[test]
+fn tables_of_others_are_not_replaced_by_a_folder() {
+    let folder = Folder::new();
+    let input = folder.traffic("a.parquet", "list", 1);
+    let (archive, back) = (folder.path("archive"), folder.path("back"));
+    ok(&["compress", &input, "-o", &archive, "--max-error", "1"]);
+    ok(&["decompress", &archive, "-o", &back]);
+    ok(&["decompress", &archive, "-o", &back, "--overwrite"]);
+    let other = folder.traffic("back/2020/other.parquet", "list", 2);
+    let error = fails(&["decompress", &archive, "-o", &back, "--overwrite"]);
+    assert!(error.contains("other.parquet is not in the archive"), "{error}");
+    assert!(Path::new(&other).is_file());
+}
+
+#[test]
+fn all_files_are_in_the_same_partitions() {
+    let folder = Folder::new();
+    folder.traffic("in/a.parquet", "list", 1);
+    folder.traffic("in/year=2024/b.parquet", "list", 2);
+    let error = fails(&["compress", &folder.path("in"), "-o", &folder.path("archive"), "--max-error", "1"]);
+    assert!(error.contains("same partitions"), "{error}");
+}
+
+#[test]
+fn values_of_partitions_are_decoded() {
+    let folder = Folder::new();
+    folder.traffic("in/at=10%3A00/a.parquet", "list", 1);
+    folder.traffic("in/at=11%3A00/a.parquet", "list", 2);
+    let archive = folder.path("archive");
+    ok(&["compress", &folder.path("in"), "-o", &archive, "--max-error", "1"]);
+    let found = sql(&format!("SELECT count(*) AS n FROM '{archive}/' WHERE at = '10:00'"));
+    assert_eq!(found[0]["n"], 576);
+    let back = folder.path("back");
+    ok(&["decompress", &archive, "-o", &back]);
+    assert!(Path::new(&back).join("at=10%3A00/a.parquet").is_file());
+}
+
+#[test]
+fn a_folder_may_be_called_like_a_file() {
+    let folder = Folder::new();
+    let (input, archive) = (folder.traffic("a.parquet", "list", 1), folder.path("traffic.v1"));
+    ok(&["compress", &input, "-o", &archive, "--max-error", "1"]);
+    assert_eq!(sql(&format!("SELECT count(*) AS n FROM '{archive}'"))[0]["n"], 576);
+}
+
+/// Runs `compress` until it has said in `job.json` what it does, and kills it.
+fn killed_early(folder: &Folder, arguments: &[&str], name: &str) -> String {
+    let job = folder.staging(name).join("job.json");
+    for _ in 0..20 {
+        let mut child = sparrow().args(arguments).spawn().expect("it runs");
+        while !job.exists() && child.try_wait().expect("a state").is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        child.kill().expect("kill -9");
+        child.wait().expect("an end");
+        if let Ok(text) = std::fs::read_to_string(&job) {
+            return text;
+        }
+        let _ = std::fs::remove_dir_all(folder.path(name));
+    }
+    panic!("the job was always faster");
+}
+
+#[test]
+fn a_job_that_was_killed_when_all_was_done_is_not_done_again() {
+    let folder = Folder::new();
+    let input = folder.traffic("a.parquet", "list", 1);
+    let (done, archive) = (folder.path("done"), folder.path("archive"));
+    let job = killed_early(&folder, &["compress", &input, "-o", &archive, "--max-error", "1"], "archive");
+    ok(&["compress", &input, "-o", &done, "--max-error", "1"]);
+    let expected = contents(Path::new(&done));
+    // As it is when a job is killed before its last rename.
+    let staging = folder.staging("archive");
+    std::fs::remove_dir_all(&staging).expect("removed");
+    std::fs::rename(&done, &staging).expect("moved");
+    std::fs::write(staging.join("job.json"), job).expect("written");
+    let report = ok(&["compress", &input, "-o", &archive, "--max-error", "1"]);
+    assert_eq!((&report["files"], &report["resumed"]), (&1.into(), &1.into()));
+    assert_eq!(contents(Path::new(&archive)), expected);
+    // And between the two renames of one that replaces another.
+    std::fs::rename(&archive, folder.path(".archive.sparrow-old")).expect("moved");
+    ok(&["compress", &input, "-o", &archive, "--max-error", "1", "--overwrite"]);
+    assert_eq!(contents(Path::new(&archive)), expected);
+    assert!(!Path::new(&folder.path(".archive.sparrow-old")).exists() && !staging.exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn two_jobs_do_not_make_the_same_archive() {
+    let folder = Folder::new();
+    let input = folder.traffic("a.parquet", "list", 1);
+    let staging = folder.staging("archive");
+    std::fs::create_dir(&staging).expect("a folder");
+    let other = std::fs::File::open(&staging).expect("opened");
+    other.lock().expect("locked");
+    let archive = folder.path("archive");
+    let error = fails(&["compress", &input, "-o", &archive, "--max-error", "1"]);
+    assert!(error.contains("another job"), "{error}");
+    drop(other);
+    ok(&["compress", &input, "-o", &archive, "--max-error", "1"]);
+}
+
+#[test]
+fn without_a_bound_errors_are_told() {
+    let folder = Folder::new();
+    let input = folder.path("t.parquet");
+    let made = ["generate", "traffic", "--sensors", "40", "--days", "7", "-o", &input];
+    assert!(run(&made).status.success());
+    let told = stderr(&["compress", &input, "-o", &folder.path("a")]);
+    assert!(told.contains("--max-error E promises"), "{told}");
+    let told = stderr(&["compress", &input, "-o", &folder.path("b"), "--max-error", "1"]);
+    assert!(!told.contains("--max-error E promises"), "{told}");
+}
+
+/// A table with INT96 timestamps on these days.
+fn with_int96(path: &str, days: &[u32]) {
+    let schema = parse_message_type("message m { required int96 t; required double x; }").expect("a schema");
+    let file = std::fs::File::create(path).expect("a file");
+    let properties = WriterProperties::builder().build().into();
+    let mut writer = SerializedFileWriter::new(file, schema.into(), properties).expect("a writer");
+    let mut group = writer.next_row_group().expect("a row group");
+    let times: Vec<Int96> = days.iter().map(|day| Int96::from(vec![0, 0, *day])).collect();
+    let mut column = group.next_column().expect("columns").expect("a column");
+    column.typed::<Int96Type>().write_batch(&times, None, None).expect("written");
+    column.close().expect("closed");
+    let values: Vec<f64> = (0..days.len()).map(|i| i as f64).collect();
+    let mut column = group.next_column().expect("columns").expect("a column");
+    column.typed::<DoubleType>().write_batch(&values, None, None).expect("written");
+    column.close().expect("closed");
+    group.close().expect("closed");
+    writer.close().expect("closed");
+}
+
+#[test]
+fn timestamps_beyond_nanoseconds_are_refused_and_not_changed() {
+    let folder = Folder::new();
+    let (good, bad) = (folder.path("good.parquet"), folder.path("bad.parquet"));
+    with_int96(&good, &[2_440_588; 300]);
+    // 9999-12-31.
+    with_int96(&bad, &[2_440_588, 5_373_484]);
+    let compress = |table: &str| ["compress", table, "-o"].map(str::to_string);
+    let more = ["--column", "x", "--window", "10", "--max-error", "0.1"];
+    let archive = folder.path("good");
+    let arguments = compress(&good);
+    let arguments: Vec<&str> =
+        arguments.iter().map(String::as_str).chain([archive.as_str()]).chain(more).collect();
+    ok(&arguments);
+    ok(&["verify", &archive, "--against", &good]);
+    let archive = folder.path("bad");
+    let arguments = compress(&bad);
+    let arguments: Vec<&str> =
+        arguments.iter().map(String::as_str).chain([archive.as_str()]).chain(more).collect();
+    let error = fails(&arguments);
+    assert!(error.contains("column \"t\"") && error.contains("5373484"), "{error}");
+    assert!(!Path::new(&archive).exists());
+}

@@ -1,0 +1,130 @@
+//! Archives as tables: what queries answer from footers, what they decode, and how embedders get at them.
+
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::{Float64Type, Int64Type};
+use datafusion::prelude::SessionContext;
+
+use crate::commands::{Folder, ok, run, sql};
+
+/// What `EXPLAIN ANALYZE` says of a query, on one line.
+fn explained(query: &str) -> String {
+    let output = run(&["sql", "--format", "csv", "-c", &format!("EXPLAIN ANALYZE {query}")]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).replace('\n', " ")
+}
+
+/// A number that it names.
+fn metric(explained: &str, name: &str) -> f64 {
+    let value = explained.split(&format!("{name}=")).nth(1).unwrap_or_else(|| panic!("{name}: {explained}"));
+    let text: String = value.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
+    let thousands = value[text.len()..].trim_start().starts_with('K');
+    text.parse::<f64>().unwrap_or_else(|_| panic!("{name}: {explained}"))
+        * if thousands { 1000.0 } else { 1.0 }
+}
+
+/// Footers leave NaN out and the sign of zeros open: what they say is not taken for the answer.
+#[test]
+fn extremes_are_those_of_the_rows() {
+    let folder = Folder::new();
+    let (table, archive) = (folder.path("t.parquet"), folder.path("archive"));
+    let rows = "SELECT i, CASE WHEN i = 7 THEN 'NaN'::DOUBLE ELSE (i % 10)::DOUBLE END AS x, i % 3 AS k, [sin(i), cos(i), sin(i / 3.0)] AS v
+                FROM (SELECT value AS i FROM generate_series(0, 1999)) ORDER BY i";
+    assert!(run(&["sql", "-c", &format!("COPY ({rows}) TO '{table}'")]).status.success());
+    ok(&["compress", &table, "-o", &archive, "--max-error", "0.01"]);
+    let one = |expression: &str| sql(&format!("SELECT {expression} AS r FROM '{archive}/'"))[0]["r"].clone();
+    assert_eq!(one("isnan(max(x))"), true);
+    // 1 / 0 is positive, 1 / -0 would not be.
+    assert_eq!(one("1.0 / min(x) > 0"), true);
+    assert_eq!(one("max(k)"), 2);
+    assert_eq!(one("count(x)"), 2000);
+    let plan = run(&["sql", "-c", &format!("EXPLAIN SELECT max(k), count(*) FROM '{archive}/'")]);
+    assert!(!String::from_utf8_lossy(&plan.stdout).contains("ArchiveExec"), "{plan:?}");
+}
+
+#[test]
+fn a_limit_ends_decoding() {
+    let folder = Folder::new();
+    let (table, archive) = (folder.path("t.parquet"), folder.path("archive"));
+    let made = ["generate", "traffic", "--sensors", "200", "--days", "60", "-o", &table];
+    assert!(run(&made).status.success());
+    ok(&["compress", &table, "-o", &archive, "--max-error", "1"]);
+    let all = explained(&format!("SELECT v FROM '{archive}/'"));
+    let some = explained(&format!("SELECT v FROM '{archive}/' LIMIT 5"));
+    let none = explained(&format!("SELECT max(time) FROM '{archive}/' WHERE time > '2024-01-02'"));
+    assert_eq!(metric(&all, "rows_decoded").round(), 17_280.0, "{all}");
+    assert!(metric(&some, "rows_decoded") <= 5300.0 && some.contains("row_groups=1 of"), "{some}");
+    assert_eq!(metric(&none, "rows_decoded"), 0.0, "{none}");
+}
+
+/// Each batch is charged for its own rows alone: a sort in little memory would fail otherwise, or write to disk.
+#[test]
+fn batches_are_not_charged_for_their_row_group() {
+    let folder = Folder::new();
+    let (table, archive) = (folder.path("t.parquet"), folder.path("archive"));
+    let made = ["generate", "traffic", "--sensors", "20", "--days", "60", "--layout", "long", "-o", &table];
+    assert!(run(&made).status.success());
+    ok(&["compress", &table, "-o", &archive, "--long", "time,sensor,speed", "--max-error", "1"]);
+    let sorted = format!(
+        "SET datafusion.runtime.memory_limit = '256M'; EXPLAIN ANALYZE SELECT time, speed FROM '{archive}/' ORDER BY speed"
+    );
+    let output = run(&["sql", "-c", &sorted]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("spill_count=0"), "{text}");
+}
+
+#[tokio::test]
+async fn a_session_of_another_program_reads_and_writes_archives() {
+    let folder = Folder::new();
+    let place = folder.path("archive");
+    let mut session = SessionContext::new();
+    sparrow::sql::register_all(&mut session).expect("functions");
+    sparrow::sql::register_archives(&session);
+    let run = async |statement: String| {
+        session.sql(&statement).await.expect("a plan").collect().await.expect("rows")
+    };
+    let columns = "(i BIGINT, v DOUBLE[])";
+    run(format!(
+        "CREATE EXTERNAL TABLE a {columns} STORED AS SPARROW LOCATION '{place}' OPTIONS ('max_error' '0.01')"
+    ))
+    .await;
+    run("INSERT INTO a SELECT value, [sin(value / 9.0), cos(value / 7.0)] FROM generate_series(1, 3000)"
+        .into())
+    .await;
+    run(format!("CREATE EXTERNAL TABLE b STORED AS SPARROW LOCATION '{place}'")).await;
+    let found = run("SELECT count(*), max(abs(v[1] - sin(i / 9.0))) FROM b".into()).await;
+    assert_eq!(found[0].column(0).as_primitive::<Int64Type>().value(0), 3000);
+    assert!(found[0].column(1).as_primitive::<Float64Type>().value(0) <= 0.01);
+}
+
+/// Rows of many series in the order of time: windows are those of each series all the same.
+#[test]
+fn windows_of_series_whose_rows_are_mixed() {
+    let folder = Folder::new();
+    let table = |name: &str, order: &str| {
+        let path = folder.path(name);
+        let rows = format!(
+            "SELECT t, s, round(20 + s + 5 * sin(t / 30.0 + s) + 0.1 * sin(t * s), 2) AS x
+             FROM (SELECT value AS t FROM generate_series(0, 1999)) CROSS JOIN (SELECT value AS s FROM generate_series(1, 8))
+             ORDER BY {order}"
+        );
+        assert!(run(&["sql", "-c", &format!("COPY ({rows}) TO '{path}'")]).status.success());
+        path
+    };
+    let signals = |name: &str, table: &str| {
+        let archive = folder.path(name);
+        ok(&["compress", table, "-o", &archive, "--long", "t,s,x", "--window", "50", "--max-error", "0.05"]);
+        ok(&["verify", &archive, "--against", table]);
+        let worst = sql(&format!(
+            "SELECT max(abs(a.x - b.x)) <= 0.05 AND count(*) = 16000 AS holds FROM '{archive}/' a JOIN '{table}' b ON a.t = b.t AND a.s = b.s"
+        ));
+        assert_eq!(worst[0]["holds"], true, "{name}");
+        // A code is where its signal begins.
+        let codes = sql(&format!("SELECT count(_code) AS n FROM '{archive}/{name}.parquet'"));
+        codes[0]["n"].clone()
+    };
+    let by_series = table("one.parquet", "s, t");
+    let by_time = table("two.parquet", "t, s");
+    assert_eq!(signals("one", &by_series), 8 * 40);
+    assert_eq!(signals("two", &by_time), 8 * 40);
+}
