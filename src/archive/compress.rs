@@ -196,12 +196,6 @@ async fn make(
     if old.is_some() && !job.overwrite && !job.resume {
         return Err(ArchiveError::Exists(folder.to_string()));
     }
-    if let Some((one, other)) = differ_in_partitions(inputs) {
-        return Err(ArchiveError::layout(format!(
-            "{} and {} are not in the same partitions: folders such as year=2024 are columns, which all tables must have",
-            one.name, other.name
-        )));
-    }
     let (mut sources, mut failed) = open_all(inputs, observer).await;
     let Some(first) = sources.first() else {
         return Err(match failed.into_iter().next() {
@@ -336,14 +330,6 @@ async fn make(
     }
     drop(work);
     Ok((report, site))
-}
-
-/// Two files of which one is in other hive partitions than the other.
-fn differ_in_partitions(inputs: &[Input]) -> Option<(&Input, &Input)> {
-    let first = inputs.first()?;
-    let names = partition_names(&first.name);
-    let other = inputs.iter().find(|other| partition_names(&other.name) != names)?;
-    Some((first, other))
 }
 
 /// Writes the manifest of a new archive where others may do the same at this moment: one of them wins.

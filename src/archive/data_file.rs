@@ -24,6 +24,7 @@ use super::layout::{Placement, Table, column};
 use super::manifest::hash_of;
 use super::parquet_footer::{chunk_ranges, parse_footer, parse_indexed_footer};
 use super::placed::MOST_CELLS;
+use super::quantiser::Bound;
 use super::sparse_codes::WholeCode;
 use super::{ArchiveError, Result};
 use crate::columnar::conform;
@@ -43,6 +44,16 @@ pub(crate) struct DataFile {
     pub stored_hashes: Option<Arc<Vec<Vec<String>>>>,
     /// The original table's columns.
     pub schema: SchemaRef,
+}
+
+/// The bytes of some columns of a row group.
+pub(crate) struct Fetched {
+    row_group: usize,
+    rows: usize,
+    /// Whether there is no column at all.
+    is_empty: bool,
+    mask: ProjectionMask,
+    chunks: Chunks,
 }
 
 /// What a coded file holds.
@@ -160,6 +171,11 @@ impl DataFile {
         }
     }
 
+    /// What was promised of its values, if these are coded.
+    pub fn bound(&self) -> Option<Bound> {
+        self.coded.as_ref().map(|coded| coded.footer.bound)
+    }
+
     pub fn rows(&self) -> u64 {
         self.metadata.metadata().file_metadata().num_rows().max(0) as u64
     }
@@ -175,13 +191,8 @@ impl DataFile {
         coded.map(|group| &group.hashes).or_else(stored)
     }
 
-    /// Reads some columns of the file's own, of one row group: all of its rows, or some of them.
-    pub async fn read_physical(
-        &self,
-        row_group: usize,
-        columns: &[usize],
-        rows: Option<&RowSelection>,
-    ) -> Result<RecordBatch> {
+    /// Fetches some columns of the file's own, of one row group, and checks their hashes.
+    async fn fetch_physical(&self, row_group: usize, columns: &[usize]) -> Result<Fetched> {
         let metadata = self.metadata.metadata();
         let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
         let group =
@@ -201,12 +212,18 @@ impl DataFile {
             }
         }
         let parts = wanted_ranges.iter().map(|range| range.start).zip(chunks).collect();
-        let reader = Chunks::new(parts);
-        let batch_size = (group.num_rows().max(0) as usize).max(1);
-        let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(reader, self.metadata.clone())
-            .with_row_groups(vec![row_group])
-            .with_projection(mask)
-            .with_batch_size(batch_size);
+        let rows = group.num_rows().max(0) as usize;
+        let is_empty = columns.is_empty();
+        Ok(Fetched { row_group, rows, is_empty, mask, chunks: Chunks::new(parts) })
+    }
+
+    /// The rows of what was fetched: all of them, or some.
+    fn physical(&self, fetched: Fetched, rows: Option<&RowSelection>) -> Result<RecordBatch> {
+        let mut reader =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(fetched.chunks, self.metadata.clone())
+                .with_row_groups(vec![fetched.row_group])
+                .with_projection(fetched.mask)
+                .with_batch_size(fetched.rows.max(1));
         if let Some(rows) = rows {
             reader = reader.with_row_selection(rows.clone());
         }
@@ -216,22 +233,27 @@ impl DataFile {
         Ok(concat_batches(&schema, &batches)?)
     }
 
-    /// Reads some of the columns that are as they were, of one row group: all of its rows, or some of them.
-    pub async fn read_kept(
+    /// Fetches what some columns of the original table take, of one row group.
+    pub async fn fetch(&self, row_group: usize, columns: &[usize]) -> Result<Fetched> {
+        match &self.coded {
+            Some(coded) => self.fetch_physical(row_group, &coded.plan(columns)?.physical).await,
+            None => self.fetch_physical(row_group, columns).await,
+        }
+    }
+
+    /// Columns that are as they were, of which the bytes are there: all rows, or some of them.
+    pub fn decode_kept(
         &self,
-        row_group: usize,
+        fetched: Fetched,
         columns: &[usize],
         rows: Option<&RowSelection>,
     ) -> Result<RecordBatch> {
         let schema = Arc::new(self.schema.project(columns)?);
-        let physical = match &self.coded {
-            Some(coded) => coded.plan(columns)?.physical,
-            None => columns.to_vec(),
-        };
-        let batch = self.read_physical(row_group, &physical, rows).await?;
-        let count = match (rows, physical.is_empty()) {
+        let (all, is_empty) = (fetched.rows, fetched.is_empty);
+        let batch = self.physical(fetched, rows)?;
+        let count = match (rows, is_empty) {
             (Some(rows), _) => rows.row_count(),
-            (None, true) => self.metadata.metadata().row_group(row_group).num_rows().max(0) as usize,
+            (None, true) => all,
             (None, false) => batch.num_rows(),
         };
         let options = RecordBatchOptions::new().with_row_count(Some(count));
@@ -244,15 +266,20 @@ impl DataFile {
 
     /// Reads some columns of the original table, of one row group, in the order asked for.
     pub async fn read(&self, row_group: usize, columns: &[usize]) -> Result<RecordBatch> {
+        self.decode(self.fetch(row_group, columns).await?, columns)
+    }
+
+    /// Some columns of the original table, of which the bytes are there, in the order asked for.
+    pub fn decode(&self, fetched: Fetched, columns: &[usize]) -> Result<RecordBatch> {
         let schema = Arc::new(self.schema.project(columns)?);
-        let rows = self.metadata.metadata().row_group(row_group).num_rows().max(0) as usize;
+        let rows = fetched.rows;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let Some(coded) = &self.coded else {
-            return self.read_kept(row_group, columns, None).await;
+            return self.decode_kept(fetched, columns, None);
         };
         let (table, codebook) = (&coded.table, coded.codebook.as_ref());
         let plan = coded.plan(columns)?;
-        let batch = self.read_physical(row_group, &plan.physical, None).await?;
+        let batch = self.physical(fetched, None)?;
         let mut restored: HashMap<usize, ArrayRef> = HashMap::new();
         if !plan.groups.is_empty() {
             let code = column_named(&batch, self.metadata.schema().field(coded.footer.code_column).name())?;

@@ -298,8 +298,22 @@ impl Archive {
         }
         let file = self.data_file(entry).await?;
         let columns: Vec<usize> = (0..file.schema.fields().len()).collect();
+        let mut rows = 0;
         for row_group in 0..file.row_groups() {
-            file.read(row_group, &columns).await?;
+            rows += file.read(row_group, &columns).await?.num_rows() as u64;
+        }
+        if rows != entry.rows {
+            return Err(ArchiveError::corrupt(format!(
+                "it has {rows} rows, and {} are recorded",
+                entry.rows
+            )));
+        }
+        if let (Some(Bound::MaxError(bound)), max) = (file.bound(), entry.error().max)
+            && max > bound
+        {
+            return Err(ArchiveError::corrupt(format!(
+                "an error of {max} is recorded, and {bound} promised"
+            )));
         }
         Ok(())
     }

@@ -87,10 +87,17 @@ impl Bound {
             Self::None => return !number.is_special(decoded) || number.to_f64(decoded) == 0.0,
             Self::Lossless => return false,
             Self::MaxError(bound) => bound,
-            Self::MaxRelativeError(bound) => bound * number.to_f64(value).abs(),
+            Self::MaxRelativeError(bound) => share_of(bound, number.to_f64(value).abs()),
         };
         number.difference(value, decoded) <= bound
     }
+}
+
+/// A share of a value. Of the smallest values it may have been rounded up by half of itself, and is taken as less.
+#[inline(always)]
+fn share_of(share: f64, value: f64) -> f64 {
+    let product = share * value;
+    if product < f64::MIN_POSITIVE { product.next_down() } else { product }
 }
 
 /// How values of a block become integers.

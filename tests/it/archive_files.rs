@@ -93,12 +93,16 @@ fn tables_of_others_are_not_replaced_by_a_folder() {
 }
 
 #[test]
-fn all_files_are_in_the_same_partitions() {
+fn partitions_that_are_no_columns_are_told() {
     let folder = Folder::new();
     folder.traffic("in/a.parquet", "list", 1);
     folder.traffic("in/year=2024/b.parquet", "list", 2);
-    let error = fails(&["compress", &folder.path("in"), "-o", &folder.path("archive"), "--max-error", "1"]);
-    assert!(error.contains("same partitions"), "{error}");
+    let (input, archive) = (folder.path("in"), folder.path("archive"));
+    let told = stderr(&["compress", &input, "-o", &archive, "--max-error", "1"]);
+    assert!(told.contains("year=2024/b.parquet"), "{told}");
+    std::fs::remove_file(folder.path("in/a.parquet")).expect("removed");
+    let told = stderr(&["compress", &input, "-o", &archive, "--max-error", "1", "--overwrite"]);
+    assert!(!told.contains("partitions"), "{told}");
 }
 
 #[test]

@@ -63,9 +63,9 @@ fn batches_are_not_charged_for_their_row_group() {
     let (table, archive) = (folder.path("t.parquet"), folder.path("archive"));
     let made = ["generate", "traffic", "--sensors", "20", "--days", "60", "--layout", "long", "-o", &table];
     assert!(run(&made).status.success());
-    ok(&["compress", &table, "-o", &archive, "--long", "time,sensor,speed", "--max-error", "1"]);
+    ok(&["compress", &table, "-o", &archive, "--long", "time,sensor,value", "--max-error", "1"]);
     let sorted = format!(
-        "SET datafusion.runtime.memory_limit = '256M'; EXPLAIN ANALYZE SELECT time, speed FROM '{archive}/' ORDER BY speed"
+        "SET datafusion.runtime.memory_limit = '256M'; EXPLAIN ANALYZE SELECT time, value FROM '{archive}/' ORDER BY value"
     );
     let output = run(&["sql", "-c", &sorted]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

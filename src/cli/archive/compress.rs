@@ -14,7 +14,7 @@ use super::arguments::{LayoutArguments, LearnArguments};
 use super::paths::{inputs, open, recover};
 use super::progress::JobBar;
 use super::{local_job, object_job};
-use crate::archive::{ArchiveError, Bound, Job, JobReport, Target, read_dictionary};
+use crate::archive::{ArchiveError, Bound, FileEntry, Job, JobReport, Target, read_dictionary};
 use crate::cli::messages::{percent, tell};
 use crate::math::Dictionary;
 
@@ -122,6 +122,7 @@ impl CompressArguments {
         let report = report?;
         let archive = open(&self.output).await?;
         warn_of_target(&report, &archive);
+        warn_of_partitions(&archive);
         let is_lossy = report.error().max > 0.0;
         if job.bound == Bound::None && job.target.is_none() && is_lossy {
             let (most, mean) = (report.error().max, percent(report.error().nmae));
@@ -255,6 +256,18 @@ fn warn_of_target(report: &JobReport, archive: &crate::archive::Archive) {
             }
         }
         _ => {}
+    }
+}
+
+/// Folders such as `year=2024` are columns where all files are in such folders. Else queries know nothing of them.
+fn warn_of_partitions(archive: &crate::archive::Archive) {
+    let in_partition = |file: &&FileEntry| file.path.split('/').rev().skip(1).any(|part| part.contains('='));
+    let some = archive.files().iter().find(in_partition);
+    if let (Some(file), true) = (some, archive.partitions().is_empty()) {
+        tell(format_args!(
+            "warning: not all files are in the same partitions as {}, so that queries have no columns for them; paths are kept",
+            file.path
+        ));
     }
 }
 

@@ -22,7 +22,7 @@ use datafusion::physical_plan::execution_plan::{
     Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions, apply_expression_roots,
 };
 use datafusion::physical_plan::metrics::{
-    BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time,
+    BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput, Time,
 };
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -30,6 +30,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Par
 
 use super::external;
 use super::table::{ArchivedFile, Opened};
+use crate::archive::ArchiveError;
 
 /// A row group of a file.
 #[derive(Debug, Clone)]
@@ -218,7 +219,7 @@ impl ExecutionPlan for ArchiveExec {
                 if let Some((batch, rows)) = current.take().filter(|(_, rows)| !rows.is_empty()) {
                     let count = rows.len().min(reading.batch_size);
                     let slice = part(&batch, rows.start..rows.start + count)?;
-                    reading.baseline.record_output(count);
+                    let slice = slice.record_output(&reading.baseline);
                     let current = Some((batch, rows.start + count..rows.end));
                     return Ok::<_, DataFusionError>(Some((slice, (reading, units, current))));
                 }
@@ -308,15 +309,17 @@ impl Reading {
         let own = file.schema.fields().len();
         let in_file: Vec<usize> = columns.iter().copied().filter(|column| *column < own).collect();
         self.bytes_read.add(file.bytes_to_read(row_group, &in_file).map_err(external)? as usize);
-        let timer = self.decode_time.timer();
-        let busy = self.baseline.elapsed_compute().timer();
-        let read = match rows {
-            Some(_) => file.read_kept(row_group, &in_file, rows).await,
-            None => file.read(row_group, &in_file).await,
+        let in_this_file = |error: ArchiveError| external(error.at(file.path.to_string()));
+        let fetched = file.fetch(row_group, &in_file).await.map_err(in_this_file)?;
+        let batch = {
+            let _decoding = self.decode_time.timer();
+            let _busy = self.baseline.elapsed_compute().timer();
+            let decoded = match rows {
+                Some(_) => file.decode_kept(fetched, &in_file, rows),
+                None => file.decode(fetched, &in_file),
+            };
+            decoded.map_err(in_this_file)?
         };
-        timer.done();
-        busy.done();
-        let batch = read.map_err(|error| external(error.at(file.path.to_string())))?;
         let rows = batch.num_rows();
         let mut found = batch.columns().iter();
         let arrays: Option<Vec<ArrayRef>> = columns
