@@ -5,9 +5,9 @@ use arrow::compute::concat_batches;
 use futures::TryStreamExt;
 
 use super::cells::{Cell, Cells, Group, gather};
-use super::compress::Input;
 use super::data_file::{CodedTable, DataFile};
 use super::error_sums::{ErrorLanes, ErrorSums};
+use super::job::Input;
 use super::layout::Layout;
 use super::number::{Number, by_number, fits};
 use super::quantiser::Bound;

@@ -14,9 +14,10 @@ use parquet::schema::types::SchemaDescPtr;
 use serde::Serialize;
 
 use super::choose::{Chooser, Chosen, Target};
-use super::compress::{Input, group_sensors};
+use super::compress::group_sensors;
 use super::data_file_writer::Settings;
 use super::detect::{arguments, detect};
+use super::job::Input;
 use super::layout::{Layout, Table, item_type};
 use super::layout_request::{LayoutRequest, find_layout};
 use super::learn::{LearnSettings, Material};

@@ -12,7 +12,7 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::chunks::Chunks;
-use super::compress::Input;
+use super::job::Input;
 use super::{ArchiveError, Result};
 
 /// Julian days of which every nanosecond has a number: 1677-09-22 to 2262-04-10.

@@ -1,4 +1,4 @@
-//! How a table holds its signals, and the way from its rows to cells and back.
+//! How a table holds its signals, and the way from its rows to cells.
 //!
 //! | layout | signal | sensor |
 //! |---|---|---|
@@ -7,22 +7,16 @@
 //! | long | all rows of one time | a series |
 //! | window | so many rows one after the other, of one series | a position in the window |
 
-use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, FixedSizeListArray, GenericListArray, OffsetSizeTrait,
-    RecordBatch,
-};
-use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::compute::{cast, filter_record_batch};
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use arrow::row::{RowConverter, SortField};
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 use super::cells::{Cell, Cells, CellsBuilder, Group};
-use super::number::{Number, all_values, read_values, to_array};
+use super::number::{Number, all_values, read_values};
+use super::placement::Placement;
 use super::{ArchiveError, Result};
 use crate::columnar::Lists;
 
@@ -80,16 +74,6 @@ pub(crate) struct Table {
     pub kept: Vec<usize>,
     /// Series in the order of sensors, for the long layout.
     pub series: Vec<String>,
-}
-
-/// Where the signals of some rows are.
-#[derive(Debug)]
-pub(crate) struct Placement {
-    /// The row that each signal's code is kept in.
-    pub first_rows: Vec<usize>,
-    pub sensors: usize,
-    /// The cell of every row, where a row is a cell and not a signal.
-    cell_of_row: Option<Vec<usize>>,
 }
 
 impl Layout {
@@ -228,83 +212,6 @@ impl Table {
         }
     }
 
-    /// Finds the signals of a block. `keys` has the key columns; `null_rows` is what is known of NULL
-    /// lists; `sensors` is the length of lists.
-    pub fn place(
-        &self,
-        rows: usize,
-        keys: &[ArrayRef],
-        null_rows: Option<&NullBuffer>,
-        sensors: usize,
-    ) -> Result<Placement> {
-        match &self.layout {
-            Layout::List { .. } => {
-                let present = |row: &usize| null_rows.is_none_or(|nulls| nulls.is_valid(*row));
-                let first_rows = (0..rows).filter(present).collect();
-                Ok(Placement { first_rows, sensors, cell_of_row: None })
-            }
-            Layout::Wide { columns } => {
-                Ok(Placement { first_rows: (0..rows).collect(), sensors: columns.len(), cell_of_row: None })
-            }
-            Layout::Window { length, interleaved, .. } => {
-                let runs = match keys.first() {
-                    Some(series) => number_runs(series, *interleaved)?,
-                    None => vec![0; rows],
-                };
-                let mut first_rows = Vec::new();
-                let mut cells = Vec::with_capacity(rows);
-                // The signal that each run has come to, and where in it.
-                let mut at: Vec<(usize, usize)> = Vec::new();
-                for (row, run) in runs.into_iter().enumerate() {
-                    if run == at.len() {
-                        at.push((0, *length));
-                    }
-                    let (signal, position) = &mut at[run];
-                    if position == length {
-                        (*signal, *position) = (first_rows.len(), 0);
-                        first_rows.push(row);
-                    }
-                    cells.push(*signal * length + *position);
-                    *position += 1;
-                }
-                Ok(Placement { first_rows, sensors: *length, cell_of_row: Some(cells) })
-            }
-            Layout::Long { .. } => self.place_long(rows, keys),
-        }
-    }
-
-    fn place_long(&self, rows: usize, keys: &[ArrayRef]) -> Result<Placement> {
-        let [time, series] = keys else {
-            return Err(ArchiveError::corrupt("the time or the series is missing"));
-        };
-        let names = cast(series, &DataType::Utf8)?;
-        let names = names.as_string::<i32>();
-        let mut sensor_of: HashMap<Option<&str>, usize> =
-            self.series.iter().enumerate().map(|(sensor, name)| (Some(name.as_str()), sensor)).collect();
-        let converter = RowConverter::new(vec![SortField::new(time.data_type().clone())])?;
-        let times = converter.convert_columns(std::slice::from_ref(time))?;
-        // A series that occurs again at the same time begins another signal.
-        let mut signal_of: HashMap<(&[u8], usize), usize> = HashMap::new();
-        let mut occurrences: HashMap<(&[u8], usize), usize> = HashMap::new();
-        let mut first_rows = Vec::new();
-        let mut places = Vec::with_capacity(rows);
-        for row in 0..rows {
-            let next = sensor_of.len();
-            let sensor = *sensor_of.entry(names.is_valid(row).then(|| names.value(row))).or_insert(next);
-            let time = times.row(row).data();
-            let occurrence = occurrences.entry((time, sensor)).or_insert(0);
-            let signal = *signal_of.entry((time, *occurrence)).or_insert_with(|| {
-                first_rows.push(row);
-                first_rows.len() - 1
-            });
-            *occurrence += 1;
-            places.push((signal, sensor));
-        }
-        let sensors = sensor_of.len();
-        let cells = places.into_iter().map(|(signal, sensor)| signal * sensors + sensor).collect();
-        Ok(Placement { first_rows, sensors, cell_of_row: Some(cells) })
-    }
-
     /// The key columns of a batch of the whole table.
     pub fn keys(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
         let names = self.layout.key_columns();
@@ -393,145 +300,6 @@ impl Table {
         }
         Ok(cells.finish())
     }
-
-    /// One value column from the decoded cells of the group that holds it.
-    pub fn restore(
-        &self,
-        value: usize,
-        placement: &Placement,
-        rows: usize,
-        group: &Group,
-        cells: &Cells,
-    ) -> Result<ArrayRef> {
-        let field = self.schema.field(value);
-        if let Layout::List { .. } = self.layout {
-            return restore_list(field, placement, rows, cells);
-        }
-        let places: Vec<usize> = match &placement.cell_of_row {
-            Some(of_row) => of_row.clone(),
-            None => {
-                // Cannot be absent: groups are made of the table's sensors.
-                let sensor = self.values.iter().position(|v| *v == value);
-                let column = group.sensors.iter().position(|s| Some(*s) == sensor);
-                let column = column.ok_or_else(|| ArchiveError::corrupt("a sensor has no group"))?;
-                (0..rows).map(|row| row * cells.sensors + column).collect()
-            }
-        };
-        number_array(field.data_type(), cells, places.into_iter())
-    }
-}
-
-impl Placement {
-    pub fn signals(&self) -> usize {
-        self.first_rows.len()
-    }
-
-    /// Which cells of a group there are.
-    pub fn present(&self, group: &Group) -> Vec<Cell> {
-        match &self.cell_of_row {
-            None => vec![Cell::Value; self.signals() * group.sensors.len()],
-            Some(of_row) => {
-                // Here a row is a cell, and there is one group with all sensors.
-                let mut present = vec![Cell::Absent; self.signals() * self.sensors];
-                of_row.iter().for_each(|cell| present[*cell] = Cell::Value);
-                present
-            }
-        }
-    }
-}
-
-/// NULL lists of a fixed size take room for so many values at most.
-const MOST_NULL_CELLS: usize = 1 << 28;
-
-fn restore_list(field: &Field, placement: &Placement, rows: usize, cells: &Cells) -> Result<ArrayRef> {
-    let length = cells.sensors;
-    let nulls = (placement.signals() < rows).then(|| {
-        let mut valid = vec![false; rows];
-        placement.first_rows.iter().for_each(|row| valid[*row] = true);
-        NullBuffer::from(valid)
-    });
-    fn offsets<O: OffsetSizeTrait>(
-        item: &FieldRef,
-        lengths: &[usize],
-        values: ArrayRef,
-        nulls: Option<NullBuffer>,
-    ) -> Result<ArrayRef> {
-        let offsets = OffsetBuffer::<O>::from_lengths(lengths.iter().copied());
-        Ok(Arc::new(GenericListArray::<O>::try_new(item.clone(), offsets, values, nulls)?))
-    }
-    let lengths: Vec<usize> = (0..rows)
-        .map(|row| if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) { length } else { 0 })
-        .collect();
-    let all =
-        || number_array(item_type(field.data_type()).unwrap_or(&DataType::Null), cells, 0..cells.raw.len());
-    match field.data_type() {
-        DataType::List(item) => offsets::<i32>(item, &lengths, all()?, nulls),
-        DataType::LargeList(item) => offsets::<i64>(item, &lengths, all()?, nulls),
-        DataType::FixedSizeList(item, size) => {
-            // NULL rows have values too, which nobody sees.
-            let mut signal = 0;
-            let (mut raw, mut state) = (Vec::new(), Vec::new());
-            for row_length in &lengths {
-                if *row_length == 0 {
-                    raw.resize(raw.len() + length, 0);
-                    state.resize(
-                        state.len() + length,
-                        if item.is_nullable() { Cell::Null } else { Cell::Value },
-                    );
-                } else {
-                    let range = signal * length..(signal + 1) * length;
-                    raw.extend_from_slice(&cells.raw[range.clone()]);
-                    state.extend_from_slice(&cells.state[range]);
-                    signal += 1;
-                }
-            }
-            if length != *size as usize {
-                // Nothing was learned of the length of lists that are all NULL.
-                let cells = usize::try_from(*size).ok().and_then(|size| size.checked_mul(rows));
-                let cells = cells.filter(|cells| signal == 0 && *cells <= MOST_NULL_CELLS);
-                let cells = cells
-                    .ok_or_else(|| ArchiveError::corrupt(format!("lists of {size} values, not {length}")))?;
-                raw.resize(cells, 0);
-                state.resize(cells, if item.is_nullable() { Cell::Null } else { Cell::Value });
-            }
-            let padded = Cells { sensors: length, raw: raw.into(), state };
-            let values = number_array(item.data_type(), &padded, 0..padded.raw.len())?;
-            Ok(Arc::new(FixedSizeListArray::try_new(item.clone(), *size, values, nulls)?))
-        }
-        other => Err(ArchiveError::corrupt(format!("a list of type {other}"))),
-    }
-}
-
-fn number_array(
-    data_type: &DataType,
-    cells: &Cells,
-    places: impl ExactSizeIterator<Item = usize> + Clone,
-) -> Result<ArrayRef> {
-    let some_null = places.clone().any(|place| cells.state[place] != Cell::Value);
-    let valid = some_null
-        .then(|| places.clone().map(|place| cells.state[place] == Cell::Value).collect::<Vec<bool>>())
-        .map(NullBuffer::from);
-    to_array(data_type, places.map(|place| cells.raw[place]), valid)
-}
-
-/// Numbers of the runs that rows belong to, in the order of their first rows: those of one value, or those of neighbours
-/// with one value.
-fn number_runs(column: &ArrayRef, interleaved: bool) -> Result<Vec<usize>> {
-    let converter = RowConverter::new(vec![SortField::new(column.data_type().clone())])?;
-    let rows = converter.convert_columns(std::slice::from_ref(column))?;
-    let mut numbers = Vec::with_capacity(rows.num_rows());
-    let mut known: HashMap<&[u8], usize> = HashMap::new();
-    let mut runs = 0;
-    for row in 0..rows.num_rows() {
-        let number = match numbers.last() {
-            Some(last) if rows.row(row) == rows.row(row - 1) => *last,
-            _ if interleaved => *known.entry(rows.row(row).data()).or_insert(runs),
-            _ => runs,
-        };
-        runs = runs.max(number + 1);
-        numbers.push(number);
-    }
-    Ok(numbers)
 }
 
 /// The type of a list's items.

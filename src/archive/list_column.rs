@@ -20,7 +20,7 @@ use parquet::schema::types::ColumnDescriptor;
 
 use super::Result;
 use super::chunks::Chunks;
-use super::compress::Input;
+use super::job::Input;
 use super::list_levels::{Unlevelled, unlevelled};
 use super::source::Source;
 

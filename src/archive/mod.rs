@@ -4,6 +4,7 @@
 //! `dictionary.parquet`, and data files that any Parquet reader can open: other columns are as they
 //! were. docs/format.md describes all of it.
 
+mod append;
 mod block;
 mod bytes;
 mod candidates;
@@ -27,6 +28,7 @@ mod footer;
 mod given;
 mod hashes;
 mod int96;
+mod job;
 mod known_codes;
 mod layout;
 mod layout_request;
@@ -40,11 +42,13 @@ mod opened;
 mod output;
 mod parquet_footer;
 mod placed;
+mod placement;
 mod pool;
 mod predictor;
 mod prepare;
 mod quantiser;
 mod residuals;
+mod restore;
 mod rounding;
 mod sampled;
 mod site;
@@ -57,9 +61,9 @@ mod work;
 
 pub use choose::{Target, Tried};
 pub use codebook::Codebook;
+pub use compress::compress;
 #[cfg(feature = "cli")]
 pub(crate) use compress::compress_aside;
-pub use compress::{Input, Job, JobObserver, JobProgress, JobReport, compress};
 #[cfg(feature = "sql")]
 pub(crate) use data_file::DataFile;
 #[cfg(feature = "cli")]
@@ -68,6 +72,7 @@ pub use drift::{Drift, Promise};
 pub use error::ArchiveError;
 pub use estimate::{Aim, Estimate, EstimateRequest, Prediction, estimate};
 pub use given::read_dictionary;
+pub use job::{Input, Job, JobObserver, JobProgress, JobReport};
 pub use layout::Layout;
 pub use layout_request::LayoutRequest;
 pub use learn::LearnSettings;

@@ -8,15 +8,16 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 
+use super::append::{Existing, append, partition_names};
 use super::choose::{Target, Tried};
 use super::codebook::Codebook;
 use super::compare::compare;
-use super::compress::{Existing, Input, Job, JobObserver, JobReport, append, partition_names};
 use super::data_file::DataFile;
 use super::dictionary_file::{self, Description};
 use super::drift::Promise;
 use super::error_sums::ErrorSums;
 use super::hashes::hash_file;
+use super::job::{Input, Job, JobObserver, JobReport};
 use super::layout::Layout;
 use super::manifest::{ErrorSummary, FileEntry, HistoryEntry, Manifest, hash_of, place};
 use super::quantiser::Bound;

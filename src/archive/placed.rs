@@ -7,7 +7,8 @@ use arrow::array::RecordBatch;
 use super::block::{self, CodedBlock, Purpose};
 use super::cells::{Cell, Cells, gather};
 use super::data_file_writer::Settings;
-use super::layout::{Layout, Placement, Table};
+use super::layout::{Layout, Table};
+use super::placement::Placement;
 use super::{ArchiveError, Result};
 
 /// Values in a block: enough for residuals to know their neighbours, few enough to read a part of a table.

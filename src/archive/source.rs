@@ -18,10 +18,10 @@ use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
 
-use super::compress::Input;
 use super::data_file::DataFile;
 use super::declared::readable_as;
 use super::footer::Footer;
+use super::job::Input;
 use super::list_column::ListColumn;
 use super::manifest::hash_of;
 use super::parquet_footer::{fetch_footer, parse_footer};

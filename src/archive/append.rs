@@ -1,0 +1,199 @@
+//! The job that adds files to an archive.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use object_store::ObjectStore;
+use object_store::path::Path;
+
+use super::compress::{group_sensors, open_all, rows_of, value_bytes};
+use super::job::{Input, Job, JobObserver, JobProgress, JobReport};
+use super::layout::Table;
+use super::manifest::{DictionaryEntry, HistoryEntry, Manifest};
+use super::opened::Generation;
+use super::site::Site;
+use super::source::Source;
+use super::work::Work;
+use super::{ArchiveError, Result, dictionary_file};
+
+/// What files are added to.
+pub(super) struct Existing {
+    /// The latest dictionary, and its number.
+    pub generation: Generation,
+    pub number: u32,
+    /// The hash of its file.
+    pub dictionary: String,
+    /// The columns of the archive's tables, unless it has none.
+    pub schema: Option<SchemaRef>,
+    /// The parts of the path that say which partition a file is in.
+    pub partitions: Vec<String>,
+}
+
+/// Adds files to an archive, with its dictionary and bound.
+pub(super) async fn append(
+    inputs: &[Input],
+    store: &Arc<dyn ObjectStore>,
+    folder: &Path,
+    existing: Existing,
+    job: &Job,
+    observer: &dyn JobObserver,
+) -> Result<JobReport> {
+    let Existing { generation, number, dictionary, schema, partitions } = existing;
+    let current = Manifest::read(store.as_ref(), folder).await?;
+    let current = current.ok_or_else(|| ArchiveError::NotAnArchive(folder.to_string()))?.manifest;
+    for input in inputs {
+        if partition_names(&input.name) != partitions {
+            return Err(ArchiveError::layout(format!(
+                "{}: the archive's files are in partitions by {partitions:?}, this one is not",
+                input.name
+            )));
+        }
+    }
+    let (mut sources, mut failed) = open_all(inputs, observer).await;
+    let skipped = leave_out_known(&mut sources, &mut failed, &current, job.skip_existing, observer);
+    let Some(first) = sources.first() else {
+        return match failed.into_iter().next() {
+            // Says itself which file it is about.
+            Some((_, taken @ (ArchiveError::Taken(_) | ArchiveError::TakenByOther(_)))) => Err(taken),
+            Some((name, error)) => Err(error.at(name)),
+            None if skipped > 0 => Ok(JobReport { skipped, ..JobReport::default() }),
+            None => Err(ArchiveError::layout("there is nothing to add")),
+        };
+    };
+    let schema = schema.unwrap_or_else(|| first.schema.clone());
+    sources.iter_mut().for_each(|source| source.read_as(&schema));
+    let table = Table::new(generation.description.layout.clone(), schema.clone(), Vec::new())?;
+    let site = Site::shared(store, folder);
+    let mut work = Work {
+        site: &site,
+        generation,
+        number,
+        later: Vec::new(),
+        written: Vec::new(),
+        schema: &schema,
+        group_sensors: group_sensors(rows_of(&sources), &table),
+        observer,
+        progress: JobProgress::new(&sources),
+        job,
+    };
+    // Where a dictionary did not pay, more data may change that.
+    if work.generation.description.kept.is_some()
+        && let Err(error) = work.learn_next(&sources).await
+        && error.ends_a_job()
+    {
+        return Err(error);
+    }
+    let mut report = work.run(&sources, failed).await?;
+    report.skipped = skipped;
+    if report.files.is_empty() {
+        return Ok(report);
+    }
+    report.value_bytes = value_bytes(&table, &work.generation, &report.files);
+    let history = HistoryEntry::new("append", &report.files);
+    // Others may have added files meanwhile, and dictionaries.
+    let updated = Manifest::update(store.as_ref(), folder, |manifest| {
+        // What others add comes after what was there; a dictionary is what its files were coded with.
+        let still_there = manifest.files.get(..current.files.len()).is_some_and(|files| {
+            files.iter().zip(&current.files).all(|(now, before)| now.hash == before.hash)
+        });
+        let hash = |manifest: &Manifest| {
+            manifest.dictionaries().nth(number as usize).map(|entry| entry.hash.clone())
+        };
+        if !still_there || hash(manifest) != Some(dictionary.clone()) {
+            return Err(ArchiveError::layout(
+                "the archive was replaced while files were added to it; nothing was added, run it again",
+            ));
+        }
+        check_new(manifest, report.files.iter().map(|file| file.path.as_str()))?;
+        let numbers = numbers_of(&work.later, number, manifest);
+        manifest.history.push(history.clone());
+        manifest.files.extend(report.files.iter().cloned().map(|mut file| {
+            file.generation = numbers(file.generation);
+            file
+        }));
+        Ok(())
+    });
+    match updated.await {
+        Ok(manifest) => {
+            report.dictionary_bytes = manifest.dictionaries().map(|entry| entry.bytes).sum();
+            let added = manifest.files.len() - report.files.len();
+            report.files = manifest.files[added..].to_vec();
+            for drift in report.drift.iter_mut().filter(|drift| drift.generation.is_some()) {
+                let file = report.files.iter().find(|file| file.path == drift.file);
+                drift.generation = file.map(|file| file.generation);
+            }
+            Ok(report)
+        }
+        Err(error) => {
+            let manifest = work.unless_written(store, folder, &report.files, error).await?;
+            report.dictionary_bytes = manifest.dictionaries().map(|entry| entry.bytes).sum();
+            Ok(report)
+        }
+    }
+}
+
+/// Adds dictionaries to an archive, and says which numbers they have there: `number` was the last one when they
+/// were learned.
+fn numbers_of(
+    later: &[DictionaryEntry],
+    number: u32,
+    manifest: &mut Manifest,
+) -> impl Fn(u32) -> u32 + use<> {
+    let mut numbers = Vec::new();
+    for entry in later {
+        let known = manifest.dictionaries().position(|other| other.hash == entry.hash);
+        numbers.push(known.unwrap_or_else(|| manifest.dictionaries().count()) as u32);
+        if known.is_none() {
+            // The usual name is that of another number now.
+            let file = Some(entry.file_name(number + numbers.len() as u32));
+            let usual = Some(dictionary_file::file_name(manifest.dictionaries().count() as u32));
+            let file = file.filter(|file| Some(file) != usual.as_ref());
+            manifest.later_dictionaries.push(DictionaryEntry { file, ..entry.clone() });
+        }
+    }
+    move |of: u32| of.checked_sub(number + 1).and_then(|i| numbers.get(i as usize).copied()).unwrap_or(of)
+}
+
+/// Leaves out the tables that an archive has files of already. They fail, unless they are to be passed over and are what
+/// the archive's files were made from: how many of these there are.
+fn leave_out_known(
+    sources: &mut Vec<Source>,
+    failed: &mut Vec<(String, ArchiveError)>,
+    manifest: &Manifest,
+    skip: bool,
+    observer: &dyn JobObserver,
+) -> usize {
+    let mut skipped = 0;
+    let mut taken = Vec::new();
+    sources.retain(|source| {
+        let name = &source.input.name;
+        let Some(known) = manifest.files.iter().find(|file| file.path == *name) else { return true };
+        let is_same = known.source == source.identity() && known.source_bytes == source.bytes;
+        match (skip, is_same) {
+            (true, true) => skipped += 1,
+            (true, false) => taken.push((name.clone(), ArchiveError::TakenByOther(name.clone()))),
+            (false, _) => taken.push((name.clone(), ArchiveError::Taken(name.clone()))),
+        }
+        false
+    });
+    // Where nothing is left to do the job fails, and tells why.
+    if !sources.is_empty() {
+        taken.iter().for_each(|(name, error)| observer.on_failure(name, error));
+    }
+    failed.extend(taken);
+    skipped
+}
+
+fn check_new<'a>(manifest: &Manifest, mut names: impl Iterator<Item = &'a str>) -> Result<()> {
+    match names.find(|name| manifest.files.iter().any(|file| file.path == *name)) {
+        Some(name) => Err(ArchiveError::Taken(name.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// The names of the hive partitions that a file is in.
+pub(crate) fn partition_names(path: &str) -> Vec<String> {
+    let folders = path.rsplit_once('/').map_or("", |(folders, _)| folders);
+    let parts = folders.split('/').filter_map(|part| part.split_once('='));
+    parts.map(|(name, _)| name.to_string()).collect()
+}
