@@ -93,6 +93,36 @@ fn tables_of_others_are_not_replaced_by_a_folder() {
 }
 
 #[test]
+fn tables_are_restored_beside_one_that_is_damaged() {
+    let folder = Folder::new();
+    for seed in [1, 2, 3] {
+        folder.traffic(&format!("in/{seed}.parquet"), "list", seed);
+    }
+    let (archive, back) = (folder.path("archive"), folder.path("back"));
+    ok(&["compress", &folder.path("in"), "-o", &archive, "--max-error", "1"]);
+    ok(&["decompress", &archive, "-o", &folder.path("whole")]);
+    std::fs::write(Path::new(&archive).join("2.parquet"), "no longer a table").expect("damage");
+    let output = run(&["decompress", &archive, "-o", &back, "--format", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("2.parquet") && told.contains("1 of 3 files failed"), "{told}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a report");
+    assert_eq!((&report["files"], &report["rows"]), (&2.into(), &1152.into()));
+    assert_eq!(report["failed"], serde_json::json!(["2.parquet"]));
+    let mut whole = contents(Path::new(&folder.path("whole")));
+    whole.retain(|name, _| !name.ends_with("2.parquet"));
+    assert_eq!(contents(Path::new(&back)), whole);
+    // Tables that are there are not given up for fewer, and one file has all rows or is not there.
+    let before = contents(Path::new(&folder.path("whole")));
+    let error = fails(&["decompress", &archive, "-o", &folder.path("whole"), "--overwrite"]);
+    assert!(error.contains("are kept"), "{error}");
+    assert_eq!(contents(Path::new(&folder.path("whole"))), before);
+    let one = folder.path("one.parquet");
+    assert!(fails(&["decompress", &archive, "-o", &one]).contains("2.parquet"));
+    assert!(!Path::new(&one).exists());
+}
+
+#[test]
 fn partitions_that_are_no_columns_are_told() {
     let folder = Folder::new();
     folder.traffic("in/a.parquet", "list", 1);

@@ -86,7 +86,17 @@ fn a_table_goes_from_store_to_store_and_back() {
     let error = fails(&server, &["decompress", "s3://bucket/out/a", "-o", "s3://bucket/back"]);
     assert!(error.contains("s3://bucket/back exists already"), "{error}");
     let error = fails(&server, &["decompress", "s3://bucket/out/a", "-o", "s3://bucket/out", "--overwrite"]);
-    assert!(error.contains("more than Parquet tables"), "{error}");
+    assert!(error.contains("is not in the archive"), "{error}");
+    // What can be read is restored, but never in place of more.
+    server.put("out/a/year=2025/a.parquet", b"no longer a table".to_vec());
+    let before = server.objects("back/");
+    let error = fails(&server, &["decompress", "s3://bucket/out/a", "-o", "s3://bucket/back", "--overwrite"]);
+    assert!(error.contains("year=2025/a.parquet") && error.contains("are kept"), "{error}");
+    assert!(server.objects("back/") == before);
+    let error = fails(&server, &["decompress", "s3://bucket/out/a", "-o", "s3://bucket/some"]);
+    assert!(error.contains("1 of 2 files failed"), "{error}");
+    assert_eq!(server.objects("some/").into_keys().collect::<Vec<_>>(), ["year=2024/a.parquet"]);
+    assert_eq!(server.unfinished_uploads(), 0);
     let estimate = ok(&server, &["estimate", "s3://bucket/in", "--max-error", "1"]);
     assert_eq!(estimate["rows"], 2 * 576);
 }

@@ -14,7 +14,8 @@ use super::super::report::{Report, ReportFormat};
 use super::super::stores::Place;
 use super::object_tables;
 use super::paths::{open, publish};
-use crate::archive::{Archive, FileEntry};
+use crate::archive::{Archive, ArchiveError, FileEntry};
+use crate::cli::messages::tell;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct DecompressArguments {
@@ -40,31 +41,38 @@ impl DecompressArguments {
             let names = archive.partitions().join(", ");
             bail!("one file cannot hold the partitions by {names}; choose a folder for the output");
         }
-        let rows = match &target {
+        let restored = match &target {
             Place::Local(path) => self.write_files(&archive, path, one).await?,
             Place::Stored(stored) => {
                 object_tables::write(&archive, stored, &self.output, one, self.overwrite).await?
             }
         };
         let mut report = Report::default();
-        report.add("files", archive.files().len());
-        report.add("rows", rows);
-        report.print(self.format)
+        report.add("files", restored.files);
+        report.add("rows", restored.rows);
+        report.add("failed", restored.failed.clone());
+        report.print(self.format)?;
+        if !restored.failed.is_empty() {
+            let (failed, all) = (restored.failed.len(), archive.files().len());
+            bail!("{failed} of {all} files failed; {} has the others", self.output);
+        }
+        Ok(())
     }
 
-    async fn write_files(&self, archive: &Archive, target: &Path, one: bool) -> Result<u64> {
+    async fn write_files(&self, archive: &Archive, target: &Path, one: bool) -> Result<Restored> {
         if target.exists() && !self.overwrite {
             bail!("{} exists already; choose another place or pass --overwrite", self.output);
         }
         if one {
             let schema = archive.schema().await?;
             let mut output = ParquetOutput::create_with(target, schema.clone(), ParquetOutput::FAST)?;
-            let mut rows = 0;
+            let mut restored = Restored::default();
             for entry in archive.files() {
-                rows += write(archive, entry, &schema, &mut output).await?;
+                restored.rows += write(archive, entry, &schema, &mut output).await?;
+                restored.files += 1;
             }
             output.finish()?;
-            return Ok(rows);
+            return Ok(restored);
         }
         check_replaceable(target, archive)?;
         let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -75,9 +83,52 @@ impl DecompressArguments {
         let staging = staging.with_context(|| format!("cannot write into {}", parent.display()))?;
         let folder = staging.path().join("tables");
         std::fs::create_dir(&folder)?;
-        let rows = write_all(archive, &folder).await?;
+        let mut restored = Restored::default();
+        for entry in archive.files() {
+            restored.add(entry, write_table(archive, entry, &folder).await)?;
+        }
+        restored.check(target.exists())?;
         publish(&folder, target)?;
-        Ok(rows)
+        Ok(restored)
+    }
+}
+
+/// What was restored of an archive.
+#[derive(Debug, Default)]
+pub(super) struct Restored {
+    pub files: usize,
+    pub rows: u64,
+    /// Files that could not be read.
+    pub failed: Vec<String>,
+}
+
+impl Restored {
+    /// A file that cannot be read is named and the rest goes on; whatever else fails ends it all.
+    pub fn add(&mut self, entry: &FileEntry, rows: Result<u64>) -> Result<()> {
+        match rows {
+            Ok(rows) => {
+                self.files += 1;
+                self.rows += rows;
+            }
+            Err(error) if error.downcast_ref::<ArchiveError>().is_some() => {
+                tell(format_args!("error: {error:#}"));
+                self.failed.push(entry.path.clone());
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Whether this is worth publishing, in place of other tables or not.
+    pub fn check(&self, replaces: bool) -> Result<()> {
+        match (self.failed.len(), self.files) {
+            (0, _) => Ok(()),
+            (_, 0) => bail!("none of the archive's files could be read; nothing was written"),
+            (failed, _) if replaces => {
+                bail!("{failed} files failed, so that the tables that were there are kept")
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -111,18 +162,15 @@ fn check_replaceable(target: &Path, archive: &Archive) -> Result<()> {
     Ok(())
 }
 
-async fn write_all(archive: &Archive, folder: &Path) -> Result<u64> {
-    let mut rows = 0;
-    for entry in archive.files() {
-        let path = folder.join(&entry.path);
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
-        let schema = archive.data_file(entry).await?.schema;
-        let mut output = ParquetOutput::create_with(&path, schema.clone(), ParquetOutput::FAST)?;
-        rows += write(archive, entry, &schema, &mut output).await?;
-        output.finish()?;
+async fn write_table(archive: &Archive, entry: &FileEntry, folder: &Path) -> Result<u64> {
+    let file = archive.data_file(entry).await.with_context(|| format!("cannot read {}", entry.path))?;
+    let path = folder.join(&entry.path);
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
     }
+    let mut output = ParquetOutput::create_with(&path, file.schema.clone(), ParquetOutput::FAST)?;
+    let rows = write(archive, entry, &file.schema, &mut output).await?;
+    output.finish()?;
     Ok(rows)
 }
 

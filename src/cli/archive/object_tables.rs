@@ -9,23 +9,27 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::object_store::path::Path;
 use datafusion::object_store::{self, ObjectStore, ObjectStoreExt, WriteMultipart};
 use datafusion::parquet::arrow::ArrowWriter;
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 
 use super::super::output::{ParquetOutput, in_parts, properties};
 use super::super::stores::Stored;
-use super::decompress::decoded;
+use super::decompress::{Restored, decoded};
 use crate::archive::{Archive, FileEntry};
 
-/// Writes an archive's tables, as one file or one for each of the archive's; gives the number of rows.
+/// Writes an archive's tables, as one file or one for each of the archive's.
 pub(super) async fn write(
     archive: &Archive,
     target: &Stored,
     shown: &str,
     one: bool,
     overwrite: bool,
-) -> Result<u64> {
-    let old = if one { existing_file(target, shown).await? } else { existing_tables(target, shown).await? };
-    if !old.is_empty() && !overwrite {
+) -> Result<Restored> {
+    let replaces = if one {
+        is_there(target, shown).await?
+    } else {
+        are_tables_there(archive, target, shown, overwrite).await?
+    };
+    if replaces && !overwrite {
         bail!("{shown} exists already; choose another place or pass --overwrite");
     }
     let mut tables: Vec<Table> = Vec::new();
@@ -34,73 +38,91 @@ pub(super) async fn write(
     } else {
         upload_each(archive, target, &mut tables).await
     };
-    let rows = match written {
-        Ok(rows) => rows,
+    let restored = match written.and_then(|restored| restored.check(replaces).map(|()| restored)) {
+        Ok(restored) => restored,
         Err(error) => {
             for table in tables {
-                // The store keeps the parts of uploads that nobody ends.
-                let _ = table.upload.abort().await;
+                table.abandon().await;
             }
             return Err(error);
         }
     };
-    let new: HashSet<Path> = tables.iter().map(|table| table.path.clone()).collect();
     for table in tables {
         table.upload.finish().await.with_context(|| format!("cannot write {}", table.path))?;
     }
-    for path in old.iter().filter(|path| !new.contains(*path)) {
-        target.store.delete(path).await.with_context(|| format!("cannot remove {path}"))?;
-    }
-    Ok(rows)
+    Ok(restored)
 }
 
-async fn existing_file(target: &Stored, shown: &str) -> Result<Vec<Path>> {
+async fn is_there(target: &Stored, shown: &str) -> Result<bool> {
     match target.store.head(&target.path).await {
-        Ok(_) => Ok(vec![target.path.clone()]),
-        Err(object_store::Error::NotFound { .. }) => Ok(Vec::new()),
+        Ok(_) => Ok(true),
+        Err(object_store::Error::NotFound { .. }) => Ok(false),
         Err(error) => Err(error).with_context(|| format!("cannot read {shown}")),
     }
 }
 
-/// The tables below a prefix. Where there is anything else, nothing is replaced.
-async fn existing_tables(target: &Stored, shown: &str) -> Result<Vec<Path>> {
-    let listing = target.store.list(Some(&target.path).filter(|path| !path.is_root()));
-    let found: Vec<Path> = listing
-        .map_ok(|object| object.location)
-        .try_collect()
-        .await
-        .with_context(|| format!("cannot list {shown}"))?;
-    if found.iter().any(|path| path.extension() != Some("parquet")) {
-        bail!("{shown} holds more than Parquet tables; it is not overwritten");
+/// Whether there is anything below a prefix. It is replaced only where all of it is written again.
+async fn are_tables_there(archive: &Archive, target: &Stored, shown: &str, overwrite: bool) -> Result<bool> {
+    let names: HashSet<Path> =
+        archive.files().iter().map(|entry| table_path(target, entry)).collect::<Result<_>>()?;
+    let mut listing = target.store.list(Some(&target.path).filter(|path| !path.is_root()));
+    let mut is_any = false;
+    while let Some(found) = listing.next().await {
+        let path = found.with_context(|| format!("cannot list {shown}"))?.location;
+        if overwrite && !names.contains(&path) {
+            bail!("{path} is not in the archive: {shown} is not overwritten");
+        }
+        is_any = true;
     }
-    Ok(found)
+    Ok(is_any)
 }
 
-async fn upload_one(archive: &Archive, target: &Stored, tables: &mut Vec<Table>) -> Result<u64> {
+fn table_path(target: &Stored, entry: &FileEntry) -> Result<Path> {
+    Ok(Path::parse(format!("{}/{}", target.path, entry.path))?)
+}
+
+async fn upload_one(archive: &Archive, target: &Stored, tables: &mut Vec<Table>) -> Result<Restored> {
     let schema = archive.schema().await?;
+    let mut restored = Restored::default();
     tables.push(Table::begin(&target.store, target.path.clone(), schema).await?);
-    let mut rows = 0;
     if let Some(table) = tables.last_mut() {
         for entry in archive.files() {
-            rows += table.add(archive, entry).await?;
+            restored.rows += table.add(archive, entry).await?;
+            restored.files += 1;
         }
         table.end().await?;
     }
-    Ok(rows)
+    Ok(restored)
 }
 
-async fn upload_each(archive: &Archive, target: &Stored, tables: &mut Vec<Table>) -> Result<u64> {
-    let mut rows = 0;
+async fn upload_each(archive: &Archive, target: &Stored, tables: &mut Vec<Table>) -> Result<Restored> {
+    let mut restored = Restored::default();
     for entry in archive.files() {
-        let path = Path::parse(format!("{}/{}", target.path, entry.path))?;
-        let schema = archive.data_file(entry).await?.schema;
-        tables.push(Table::begin(&target.store, path, schema).await?);
-        if let Some(table) = tables.last_mut() {
-            rows += table.add(archive, entry).await?;
-            table.end().await?;
-        }
+        restored.add(entry, upload(archive, entry, target, tables).await)?;
     }
-    Ok(rows)
+    Ok(restored)
+}
+
+async fn upload(
+    archive: &Archive,
+    entry: &FileEntry,
+    target: &Stored,
+    tables: &mut Vec<Table>,
+) -> Result<u64> {
+    let file = archive.data_file(entry).await.with_context(|| format!("cannot read {}", entry.path))?;
+    let path = table_path(target, entry)?;
+    let mut table = Table::begin(&target.store, path, file.schema.clone()).await?;
+    let mut rows = table.add(archive, entry).await;
+    if rows.is_ok()
+        && let Err(error) = table.end().await
+    {
+        rows = Err(error);
+    }
+    match &rows {
+        Ok(_) => tables.push(table),
+        Err(_) => table.abandon().await,
+    }
+    rows
 }
 
 /// A Parquet file on its way into an object store.
@@ -131,6 +153,11 @@ impl Table {
             }
         }
         Ok(rows)
+    }
+
+    /// The store keeps the parts of uploads that nobody ends.
+    async fn abandon(self) {
+        let _ = self.upload.abort().await;
     }
 
     async fn end(&mut self) -> Result<()> {
