@@ -9,7 +9,7 @@ use object_store::path::Path;
 use super::compress::{group_sensors, open_all, rows_of, value_bytes};
 use super::job::{Input, Job, JobObserver, JobProgress, JobReport};
 use super::layout::Table;
-use super::manifest::{DictionaryEntry, HistoryEntry, Manifest};
+use super::manifest::{DictionaryEntry, FileEntry, HistoryEntry, Manifest};
 use super::opened::Generation;
 use super::site::Site;
 use super::source::Source;
@@ -21,12 +21,10 @@ pub(super) struct Existing {
     /// The latest dictionary, and its number.
     pub generation: Generation,
     pub number: u32,
-    /// The hash of its file.
-    pub dictionary: String,
+    /// What belongs to the archive at this moment.
+    pub manifest: Manifest,
     /// The columns of the archive's tables, unless it has none.
     pub schema: Option<SchemaRef>,
-    /// The parts of the path that say which partition a file is in.
-    pub partitions: Vec<String>,
 }
 
 /// Adds files to an archive, with its dictionary and bound.
@@ -38,19 +36,10 @@ pub(super) async fn append(
     job: &Job,
     observer: &dyn JobObserver,
 ) -> Result<JobReport> {
-    let Existing { generation, number, dictionary, schema, partitions } = existing;
-    let current = Manifest::read(store.as_ref(), folder).await?;
-    let current = current.ok_or_else(|| ArchiveError::NotAnArchive(folder.to_string()))?.manifest;
-    for input in inputs {
-        if partition_names(&input.name) != partitions {
-            return Err(ArchiveError::layout(format!(
-                "{}: the archive's files are in partitions by {partitions:?}, this one is not",
-                input.name
-            )));
-        }
-    }
+    let Existing { generation, number, manifest: current, schema } = existing;
     let (mut sources, mut failed) = open_all(inputs, observer).await;
     let skipped = leave_out_known(&mut sources, &mut failed, &current, job.skip_existing, observer);
+    leave_out_of_other_partitions(&mut sources, &mut failed, &current, observer);
     let Some(first) = sources.first() else {
         return match failed.into_iter().next() {
             // Says itself which file it is about.
@@ -92,17 +81,8 @@ pub(super) async fn append(
     let history = HistoryEntry::new("append", &report.files);
     // Others may have added files meanwhile, and dictionaries.
     let updated = Manifest::update(store.as_ref(), folder, |manifest| {
-        // What others add comes after what was there; a dictionary is what its files were coded with.
-        let still_there = manifest.files.get(..current.files.len()).is_some_and(|files| {
-            files.iter().zip(&current.files).all(|(now, before)| now.hash == before.hash)
-        });
-        let hash = |manifest: &Manifest| {
-            manifest.dictionaries().nth(number as usize).map(|entry| entry.hash.clone())
-        };
-        if !still_there || hash(manifest) != Some(dictionary.clone()) {
-            return Err(ArchiveError::layout(
-                "the archive was replaced while files were added to it; nothing was added, run it again",
-            ));
+        if !manifest.continues(&current) {
+            return Err(ArchiveError::Replaced);
         }
         check_new(manifest, report.files.iter().map(|file| file.path.as_str()))?;
         let numbers = numbers_of(&work.later, number, manifest);
@@ -113,23 +93,19 @@ pub(super) async fn append(
         }));
         Ok(())
     });
-    match updated.await {
-        Ok(manifest) => {
-            report.dictionary_bytes = manifest.dictionaries().map(|entry| entry.bytes).sum();
-            let added = manifest.files.len() - report.files.len();
-            report.files = manifest.files[added..].to_vec();
-            for drift in report.drift.iter_mut().filter(|drift| drift.generation.is_some()) {
-                let file = report.files.iter().find(|file| file.path == drift.file);
-                drift.generation = file.map(|file| file.generation);
-            }
-            Ok(report)
-        }
-        Err(error) => {
-            let manifest = work.unless_written(store, folder, &report.files, error).await?;
-            report.dictionary_bytes = manifest.dictionaries().map(|entry| entry.bytes).sum();
-            Ok(report)
-        }
+    let manifest = match updated.await {
+        Ok(manifest) => manifest,
+        Err(error) => work.unless_written(store, folder, &report.files, error).await?,
+    };
+    report.dictionary_bytes = manifest.dictionaries().map(|entry| entry.bytes).sum();
+    // As they are numbered there.
+    let as_added = |file: &FileEntry| manifest.files.iter().find(|added| added.path == file.path).cloned();
+    report.files = report.files.iter().filter_map(as_added).collect();
+    for drift in report.drift.iter_mut().filter(|drift| drift.generation.is_some()) {
+        let file = report.files.iter().find(|file| file.path == drift.file);
+        drift.generation = file.map(|file| file.generation);
     }
+    Ok(report)
 }
 
 /// Adds dictionaries to an archive, and says which numbers they have there: `number` was the last one when they
@@ -182,6 +158,39 @@ fn leave_out_known(
     }
     failed.extend(taken);
     skipped
+}
+
+/// Leaves out tables of other partitions than the archive's: its queries would have no columns for them. Where its files
+/// differ in that already, nothing is lost.
+fn leave_out_of_other_partitions(
+    sources: &mut Vec<Source>,
+    failed: &mut Vec<(String, ArchiveError)>,
+    manifest: &Manifest,
+    observer: &dyn JobObserver,
+) {
+    let mut known: Vec<Vec<String>> = manifest.files.iter().map(|file| partition_names(&file.path)).collect();
+    known.sort();
+    known.dedup();
+    let [partitions] = &known[..] else { return };
+    let mut others = Vec::new();
+    sources.retain(|source| {
+        let fits = partition_names(&source.input.name) == *partitions;
+        if !fits {
+            let wanted = match partitions.is_empty() {
+                true => "in no partitions".to_string(),
+                false => format!("in partitions by {}", partitions.join(", ")),
+            };
+            let error = format!(
+                "the archive's files are {wanted}, this one is not; name the folder that they are in"
+            );
+            others.push((source.input.name.clone(), ArchiveError::layout(error)));
+        }
+        fits
+    });
+    if !sources.is_empty() {
+        others.iter().for_each(|(name, error)| observer.on_failure(name, error));
+    }
+    failed.extend(others);
 }
 
 fn check_new<'a>(manifest: &Manifest, mut names: impl Iterator<Item = &'a str>) -> Result<()> {

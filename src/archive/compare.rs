@@ -20,10 +20,10 @@ pub(super) async fn compare(file: &DataFile, input: &Input) -> Result<ErrorSums>
     let mut source = Source::open(input).await?;
     source.read_as(&file.schema);
     if source.rows != file.rows() {
-        return Err(ArchiveError::corrupt(format!("{} rows, the original has {}", file.rows(), source.rows)));
+        return Err(differs(format!("it has {} rows, the original {}", file.rows(), source.rows)));
     }
     if source.schema.fields() != file.schema.fields() {
-        return Err(ArchiveError::corrupt("its columns are not those of the original"));
+        return Err(differs("its columns are not those of the original"));
     }
     let columns: Vec<usize> = (0..file.schema.fields().len()).collect();
     let mut errors = ErrorSums::default();
@@ -36,10 +36,7 @@ pub(super) async fn compare(file: &DataFile, input: &Input) -> Result<ErrorSums>
         while missing > 0 {
             let batch = match waiting.take() {
                 Some(batch) => batch,
-                None => rows
-                    .try_next()
-                    .await?
-                    .ok_or_else(|| ArchiveError::corrupt("the original ends too early"))?,
+                None => rows.try_next().await?.ok_or_else(|| differs("the original ends too early"))?,
             };
             let taken = batch.num_rows().min(missing);
             parts.push(batch.slice(0, taken));
@@ -52,10 +49,15 @@ pub(super) async fn compare(file: &DataFile, input: &Input) -> Result<ErrorSums>
         match &file.coded {
             Some(coded) => compare_block(coded, &original, &decoded, &mut errors)?,
             None if original.columns() == decoded.columns() => {}
-            None => return Err(ArchiveError::corrupt("it differs from the original")),
+            None => return Err(differs("it differs from the original")),
         }
     }
     Ok(errors)
+}
+
+/// The archive's files match their hashes when they are compared, so that it is the original that is another.
+fn differs(how: impl std::fmt::Display) -> ArchiveError {
+    ArchiveError::layout(format!("{how}; is that the file that was compressed?"))
 }
 
 fn compare_block(
@@ -67,17 +69,15 @@ fn compare_block(
     let (table, codebook) = (&coded.table, &coded.codebook);
     for kept in &table.kept {
         if original.column(*kept) != decoded.column(*kept) {
-            return Err(ArchiveError::corrupt(format!(
-                "column {} differs from the original",
-                table.schema.field(*kept).name()
-            )));
+            let name = table.schema.field(*kept).name();
+            return Err(differs(format!("column {name} differs from the original")));
         }
     }
     let length = matches!(table.layout, Layout::List { .. }).then(|| codebook.sensors());
     let placement = table.place_rows(original, length)?;
     let read = table.place_rows(decoded, length)?;
     if placement.first_rows != read.first_rows {
-        return Err(ArchiveError::corrupt("other rows are NULL than in the original"));
+        return Err(differs("other rows are NULL than in the original"));
     }
     let (cells, read) = (table.cells(original, &placement)?, table.cells(decoded, &read)?);
     let groups = table.groups(placement.sensors.max(codebook.sensors()), usize::MAX);

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode};
 
@@ -10,14 +11,14 @@ use super::footer::ALL_TOGETHER;
 use super::job::{Input, Job, JobObserver, JobProgress, JobReport};
 use super::layout::{Layout, Table};
 use super::layout_request::find_layout;
-use super::manifest::{DictionaryEntry, FileEntry, HistoryEntry, Manifest, hash_of, place};
+use super::manifest::{DictionaryEntry, FileEntry, Found, HistoryEntry, JOB_FILE, Manifest, hash_of, place};
 use super::opened::Generation;
 use super::prepare::{self, Request};
 use super::quantiser::Bound;
 use super::site::{Site, cannot_create};
 use super::source::Source;
 use super::work::Work;
-use super::{ArchiveError, FORMAT_VERSION, Result};
+use super::{ArchiveError, FORMAT_VERSION, Result, dictionary_file};
 
 /// Sensors coded together, so that one of many can be read alone.
 const GROUP_SENSORS: usize = 64;
@@ -40,8 +41,8 @@ pub async fn compress(
     Ok(report)
 }
 
-/// The same in a folder that is yet to be put in its place: `job.json` stays in it, by which a run that is stopped before
-/// that is known to be done.
+/// The same in a folder that is yet to be put in its place: `job.json` stays in it, by which a run that is stopped
+/// meanwhile is known to be done.
 #[cfg(feature = "cli")]
 pub(crate) async fn compress_aside(
     inputs: &[Input],
@@ -70,7 +71,7 @@ async fn make(
     if old.is_some() && !job.overwrite && !job.resume {
         return Err(ArchiveError::Exists(folder.to_string()));
     }
-    let (mut sources, mut failed) = open_all(inputs, observer).await;
+    let (mut sources, failed) = open_all(inputs, observer).await;
     let Some(first) = sources.first() else {
         return Err(match failed.into_iter().next() {
             Some((name, error)) => error.at(name),
@@ -97,41 +98,54 @@ async fn make(
     sources.iter_mut().for_each(|source| source.read_as(&table.schema));
     let layout = table.layout.clone();
     let id = job_identity(&sources, job, &layout)?;
-    let group_sensors = group_sensors(rows_of(&sources), &table);
-    if let Some(found) = old.as_ref().filter(|_| !job.overwrite) {
-        let site = Site::own(store, folder);
-        // The same job has been stopped when all was done.
-        return match unfinished(&site, &id).await {
-            Ok(Some((generation, _))) => {
-                let files = found.manifest.files.clone();
-                let value_bytes = value_bytes(&table, &generation, &files);
-                let dictionary_bytes = found.manifest.dictionaries().map(|entry| entry.bytes).sum();
-                let resumed = files.len();
-                let failed = failed.into_iter().map(|(name, error)| (name, error.to_string())).collect();
-                let report = JobReport {
-                    files,
-                    resumed,
-                    failed,
-                    dictionary_bytes,
-                    value_bytes,
-                    ..JobReport::default()
-                };
-                Ok((report, site))
-            }
-            _ => Err(ArchiveError::Exists(folder.to_string())),
-        };
-    }
     let site = match &old {
-        Some(old) => Site::within(store, folder, &format!("{id} {}", old.manifest.hash)),
-        None if job.resume => Site::own(store, folder),
-        None => Site::shared(store, folder),
+        Some(old) if job.overwrite => Site::within(store, folder, &format!("{id} {}", old.manifest.hash)),
+        _ if job.resume => Site::own(store, folder),
+        _ => Site::shared(store, folder),
     };
-    let resumed = if job.resume { unfinished(&site, &id).await? } else { None };
+    if let Some(found) = old.as_ref().filter(|_| !job.overwrite) {
+        // Unless the same job was stopped when all was done, and nothing was added since.
+        let is_same =
+            matches!(unfinished(&site, &id).await, Ok(Some(_))) && found.manifest.history.len() == 1;
+        if !is_same {
+            return Err(ArchiveError::Exists(folder.to_string()));
+        }
+    }
+    let plan = Plan { site: &site, id: &id, folder, old, bound, table, sources, failed };
+    match carry_out(plan, job, observer).await {
+        Ok(report) => Ok((report, site)),
+        Err(error) => {
+            if job.resume && !matches!(error, ArchiveError::Cancelled | ArchiveError::OtherJob(_)) {
+                discard_if_useless(&site, &id).await;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// What is to be done, and where.
+struct Plan<'a> {
+    site: &'a Site,
+    id: &'a str,
+    folder: &'a Path,
+    /// The archive that is there.
+    old: Option<Found>,
+    bound: Bound,
+    table: Table,
+    sources: Vec<Source>,
+    failed: Vec<(String, ArchiveError)>,
+}
+
+async fn carry_out(plan: Plan<'_>, job: &Job, observer: &dyn JobObserver) -> Result<JobReport> {
+    let Plan { site, id, folder, old, bound, table, mut sources, mut failed } = plan;
+    let store = &site.store;
+    let group_sensors = group_sensors(rows_of(&sources), &table);
+    let resumed = if job.resume { unfinished(site, id).await? } else { None };
     let (generation, dictionary) = match resumed {
         Some(found) => found,
         None => {
             if job.resume {
-                store.put(&site.job_file(), id.into_bytes().into()).await?;
+                store.put(&site.job_file(), id.as_bytes().to_vec().into()).await?;
             }
             let request = Request { bound, target: job.target, learn: job.learn.clone() };
             let generation = loop {
@@ -153,12 +167,12 @@ async fn make(
                     other => break other?,
                 }
             };
-            let stored = prepare::store_dictionary(&site, 0, &generation).await?;
+            let stored = prepare::store_dictionary(site, 0, &generation).await?;
             (generation, stored)
         }
     };
     let mut work = Work {
-        site: &site,
+        site,
         generation,
         number: 0,
         later: Vec::new(),
@@ -184,7 +198,7 @@ async fn make(
     report.dictionary_bytes = manifest.dictionaries().map(|entry| entry.bytes).sum();
     report.value_bytes = value_bytes(&table, &work.generation, &report.files);
     match old {
-        Some(_) if !report.failed.is_empty() => {
+        Some(_) if job.overwrite && !report.failed.is_empty() => {
             let (name, error) = report.failed.swap_remove(0);
             return Err(ArchiveError::layout(format!(
                 "{} of {} files failed, so that the archive that was there is kept; the first is {name}: {error}",
@@ -202,8 +216,30 @@ async fn make(
         }
         None => begin(&work, manifest, store, folder).await?,
     }
-    drop(work);
-    Ok((report, site))
+    Ok(report)
+}
+
+/// Nothing is left of a job that has finished no file. What is not this job's stays.
+async fn discard_if_useless(site: &Site, id: &str) {
+    let found = site.store.get(&site.job_file()).await;
+    let Ok(found) = async { found?.bytes().await }.await else { return };
+    let folder = site.job_folder();
+    let listing = site.store.list(Some(&folder).filter(|folder| !folder.is_root()));
+    let listing: object_store::Result<Vec<Path>> =
+        listing.map_ok(|object| object.location).try_collect().await;
+    let Ok(all) = listing else { return };
+    let is_own = |object: &Path| {
+        let mut below = object.prefix_match(&folder).into_iter().flatten();
+        let name = below.next();
+        let is_own = |name: &str| name == JOB_FILE || dictionary_file::is_file_name(name);
+        name.is_some_and(|name| is_own(name.as_ref())) && below.next().is_none()
+    };
+    if found == id.as_bytes() && all.iter().all(is_own) {
+        for object in all {
+            // What cannot be removed only takes space.
+            let _ = site.store.delete(&object).await;
+        }
+    }
 }
 
 /// Writes the manifest of a new archive where others may do the same at this moment: one of them wins.

@@ -42,6 +42,9 @@ pub enum ArchiveError {
         "the archive has a file {0} already, made from another table; give this one another name, or make the archive anew"
     )]
     TakenByOther(String),
+    /// An archive that is no longer the one that was opened.
+    #[error("the archive was replaced since it was opened; nothing was added, run it again")]
+    Replaced,
     /// A table that does not fit the layout asked for.
     #[error("{0}")]
     Layout(String),

@@ -1,13 +1,12 @@
 //! INT96 timestamps, as Spark and Impala write them: days and nanoseconds of a day, which reach further than the 64 bits of
 //! nanoseconds that Arrow reads them as. Beyond these values would be wrong without a word.
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use object_store::ObjectStoreExt;
 use parquet::basic::Type;
 use parquet::column::reader::ColumnReaderImpl;
-use parquet::data_type::Int96Type;
+use parquet::data_type::{Int96, Int96Type};
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
 
@@ -15,8 +14,6 @@ use super::chunks::Chunks;
 use super::job::Input;
 use super::{ArchiveError, Result};
 
-/// Julian days of which every nanosecond has a number: 1677-09-22 to 2262-04-10.
-const DAYS: RangeInclusive<u32> = 2_333_837..=2_547_338;
 const READ_AT_A_TIME: usize = 8192;
 
 /// Fails if a timestamp of a file is out of reach.
@@ -41,7 +38,7 @@ pub(super) async fn check(input: &Input, metadata: &ParquetMetaData) -> Result<(
                     Some(&mut repetition).filter(|_| column.max_rep_level() > 0),
                     &mut values,
                 )?;
-                if let Some(value) = values.iter().find(|value| !DAYS.contains(&value.data()[2])) {
+                if let Some(value) = values.iter().find(|value| !is_within_reach(value)) {
                     return Err(ArchiveError::layout(format!(
                         "column {}: an INT96 timestamp on Julian day {}, beyond what 64 bits of nanoseconds reach (1677 to \
                          2262); write the column as TIMESTAMP in microseconds, or make such values NULL",
@@ -58,24 +55,38 @@ pub(super) async fn check(input: &Input, metadata: &ParquetMetaData) -> Result<(
     Ok(())
 }
 
+/// Whether 64 bits of nanoseconds since 1970 reach as far.
+fn is_within_reach(value: &Int96) -> bool {
+    const NANOSECONDS_IN_DAY: i128 = 86_400_000_000_000;
+    const DAY_OF_1970: i128 = 2_440_588;
+    let [low, high, day] = value.data() else { return false };
+    // As Arrow reads them: both have a sign.
+    let (day, high) = (i128::from(*day as i32), i128::from(*high as i32));
+    let nanoseconds = (high << 32) + i128::from(*low);
+    i64::try_from((day - DAY_OF_1970) * NANOSECONDS_IN_DAY + nanoseconds).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
-    use parquet::data_type::Int96;
-
     use super::*;
 
-    /// The days at both ends fit into 64 bits as a whole, their neighbours do not.
+    /// Both ends of 64 bits, and the nanoseconds beyond them.
     #[test]
-    fn days_are_those_of_64_bits() {
-        const NANOSECONDS: i128 = 86_400_000_000_000;
-        let first = |day: u32| {
-            let mut noon = Int96::new();
-            noon.set_data(0, 0, day);
-            i128::from(noon.to_seconds()) * 1_000_000_000
+    fn nanoseconds_are_those_of_64_bits() {
+        const NANOSECONDS_IN_DAY: i64 = 86_400_000_000_000;
+        let timestamp = |nanoseconds: i64, more: i64| {
+            let (day, rest) = (
+                nanoseconds.div_euclid(NANOSECONDS_IN_DAY),
+                nanoseconds.rem_euclid(NANOSECONDS_IN_DAY) + more,
+            );
+            let mut value = Int96::new();
+            value.set_data(rest as u32, (rest >> 32) as u32, (day + 2_440_588) as u32);
+            value
         };
-        let fits = |nanoseconds: i128| i64::try_from(nanoseconds).is_ok();
-        let whole = |day: u32| fits(first(day)) && fits(first(day) + NANOSECONDS - 1);
-        assert!(whole(*DAYS.start()) && whole(*DAYS.end()));
-        assert!(!whole(*DAYS.start() - 1) && !whole(*DAYS.end() + 1));
+        for nanoseconds in [i64::MIN, -1, 0, 1, i64::MAX] {
+            let value = timestamp(nanoseconds, 0);
+            assert!(is_within_reach(&value) && value.to_nanos() == nanoseconds, "{nanoseconds}");
+        }
+        assert!(!is_within_reach(&timestamp(i64::MIN, -1)) && !is_within_reach(&timestamp(i64::MAX, 1)));
     }
 }

@@ -86,6 +86,18 @@ impl Layout {
         }
     }
 
+    /// Whether it is the same to whoever asks for one: how windows of several series are cut is the archive's affair.
+    #[cfg(feature = "sql")]
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let plain = |layout: &Self| match layout.clone() {
+            Self::Window { column, series, length, .. } => {
+                Self::Window { column, series, length, interleaved: false }
+            }
+            other => other,
+        };
+        plain(self) == plain(other)
+    }
+
     /// The kept columns that say where a value belongs.
     pub(crate) fn key_columns(&self) -> Vec<&str> {
         match self {

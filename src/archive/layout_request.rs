@@ -58,6 +58,14 @@ impl LayoutRequest {
     }
 }
 
+impl LayoutRequest {
+    /// Fails where a table with these columns has no such layout.
+    #[cfg(feature = "sql")]
+    pub(crate) fn check(&self, schema: &SchemaRef) -> Result<()> {
+        super::layout::Table::new(find_layout(self, schema)?, schema.clone(), Vec::new()).map(|_| ())
+    }
+}
+
 /// The layout that is asked for, in a table with these columns.
 pub(super) fn find_layout(request: &LayoutRequest, schema: &SchemaRef) -> Result<Layout> {
     match request {

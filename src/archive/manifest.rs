@@ -20,7 +20,7 @@ pub(crate) const FILE_NAME: &str = "archive.json";
 pub(crate) const JOB_FILE: &str = "job.json";
 
 /// What writers of a local archive lock while they replace the manifest; empty.
-const LOCK_FILE: &str = "archive.lock";
+pub(super) const LOCK_FILE: &str = "archive.lock";
 
 /// The place of a data file, whose name must stay below the archive and must not be one of its own files.
 pub(crate) fn place(folder: &Path, name: &str) -> Result<Path> {
@@ -220,6 +220,15 @@ impl Manifest {
             self.files.iter().any(same)
         };
         files.iter().all(names)
+    }
+
+    /// Whether it has all that an earlier one has, and perhaps more: others add at the end.
+    pub fn continues(&self, earlier: &Self) -> bool {
+        let files = self.files.get(..earlier.files.len()).is_some_and(|files| {
+            files.iter().zip(&earlier.files).all(|(now, before)| now.hash == before.hash)
+        });
+        let mut own = self.dictionaries();
+        files && earlier.dictionaries().all(|before| own.next().is_some_and(|now| now.hash == before.hash))
     }
 
     /// Every file that belongs to it, besides itself.

@@ -55,6 +55,8 @@ mod site;
 mod source;
 mod space;
 mod sparse_codes;
+#[cfg(feature = "cli")]
+mod strangers;
 mod trial;
 mod verdict;
 mod work;
@@ -81,6 +83,8 @@ pub(crate) use manifest::JOB_FILE;
 pub use manifest::{ErrorSummary, FileEntry, HistoryEntry};
 pub use opened::{Archive, Verification};
 pub use quantiser::Bound;
+#[cfg(feature = "cli")]
+pub(crate) use strangers::first_stranger;
 pub use trial::Example;
 
 /// The version of the format that is written, and the latest that is read.

@@ -309,9 +309,13 @@ impl Archive {
                 entry.rows
             )));
         }
-        if let (Some(Bound::MaxError(bound)), max) = (file.bound(), entry.error().max)
-            && max > bound
-        {
+        let max = entry.error().max;
+        let bound = match file.bound() {
+            Some(Bound::MaxError(bound)) => bound,
+            Some(Bound::Lossless) => 0.0,
+            _ => f64::INFINITY,
+        };
+        if max > bound {
             return Err(ArchiveError::corrupt(format!(
                 "an error of {max} is recorded, and {bound} promised"
             )));
@@ -321,11 +325,14 @@ impl Archive {
 
     /// Adds files, with the archive's latest dictionary and bound.
     pub async fn append(&self, inputs: &[Input], job: &Job, observer: &dyn JobObserver) -> Result<JobReport> {
+        let manifest = Manifest::read(self.store.as_ref(), &self.folder).await?;
+        let manifest = manifest.ok_or_else(|| ArchiveError::NotAnArchive(self.folder.to_string()))?.manifest;
+        if !manifest.continues(&self.manifest) {
+            return Err(ArchiveError::Replaced);
+        }
         let schema = if self.files().is_empty() { None } else { Some(self.schema().await?) };
         let (generation, number) = (self.latest().clone(), self.generations.len() as u32 - 1);
-        let dictionary = self.manifest.dictionaries().last().map(|entry| entry.hash.clone());
-        let dictionary = dictionary.unwrap_or_default();
-        let existing = Existing { generation, number, dictionary, schema, partitions: self.partitions() };
+        let existing = Existing { generation, number, manifest, schema };
         append(inputs, &self.store, &self.folder, existing, job, observer).await
     }
 }

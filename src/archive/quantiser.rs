@@ -28,6 +28,18 @@ pub enum Bound {
     Lossless,
 }
 
+impl std::fmt::Display for Bound {
+    /// As options and arguments name it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None => f.write_str("no bound"),
+            Self::MaxError(bound) => write!(f, "max_error {bound}"),
+            Self::MaxRelativeError(bound) => write!(f, "max_relative_error {bound}"),
+            Self::Lossless => f.write_str("lossless"),
+        }
+    }
+}
+
 impl Bound {
     /// The bound that the options `max_error`, `max_relative_error` and `lossless` stand for.
     pub fn from_options(

@@ -55,10 +55,15 @@ impl Site {
 
     /// The place of what is known of an unfinished job.
     pub fn job_file(&self) -> Path {
+        self.job_folder().join(JOB_FILE)
+    }
+
+    /// The folder that all of a job's files are in.
+    pub fn job_folder(&self) -> Path {
         let folder = self.folder.clone();
         match &self.kind {
-            Kind::Within(tag) => folder.join(tag.as_str()).join(JOB_FILE),
-            _ => folder.join(JOB_FILE),
+            Kind::Within(tag) => folder.join(tag.as_str()),
+            _ => folder,
         }
     }
 
@@ -152,12 +157,20 @@ impl Site {
 /// Whether a store, or a local file system without hard links, has no way to create a file only where there is none. Any
 /// other failure says nothing about who else is there.
 pub(super) fn cannot_create(error: &object_store::Error) -> bool {
-    matches!(
-        error,
-        object_store::Error::NotImplemented { .. }
-            | object_store::Error::NotSupported { .. }
-            | object_store::Error::Generic { store: "LocalFileSystem", .. }
-    )
+    /// What linking a file gives on Unix where a file system has no links.
+    const NOT_PERMITTED: i32 = 1;
+    if let object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. } = error {
+        return true;
+    }
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(found) = cause {
+        if let Some(found) = found.downcast_ref::<std::io::Error>() {
+            return found.kind() == std::io::ErrorKind::Unsupported
+                || found.raw_os_error() == Some(NOT_PERMITTED);
+        }
+        cause = found.source();
+    }
+    false
 }
 
 /// The name of a folder for files whose usual names are taken.

@@ -60,7 +60,6 @@ impl Source {
                 "this is a data file of an archive already; give the original table",
             ));
         }
-        super::int96::check(input, &metadata).await?;
         let (rows, row_groups) =
             (metadata.file_metadata().num_rows().max(0) as u64, metadata.num_row_groups());
         let file = DataFile::new(input.store.clone(), input.path.clone(), &footer, bytes, &[], None)?;

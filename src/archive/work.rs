@@ -293,6 +293,7 @@ impl Work<'_> {
         if source.schema.fields() != self.schema.fields() {
             return Err(ArchiveError::layout(other_columns(&source.schema, self.schema)));
         }
+        super::int96::check(&source.input, &source.metadata).await?;
         if kept && source.rows > 0 {
             self.progress.rows += source.rows;
             return self.store_as_it_was(source, spot).await;

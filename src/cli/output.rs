@@ -46,10 +46,16 @@ impl<'a> ParquetOutput<'a> {
     }
 
     pub fn finish(self) -> anyhow::Result<()> {
+        self.finish_as(true)
+    }
+
+    /// Fails where a file has appeared since, unless that is to be replaced.
+    pub fn finish_as(self, replaces: bool) -> anyhow::Result<()> {
         let whole = || format!("cannot write {}", self.path.display());
         let file = self.writer.into_inner().with_context(whole)?;
         make_readable(&file);
-        file.persist(self.path).map(|_| ()).with_context(whole)
+        let put = if replaces { file.persist(self.path) } else { file.persist_noclobber(self.path) };
+        put.map(|_| ()).with_context(whole)
     }
 }
 

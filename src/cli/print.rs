@@ -64,12 +64,10 @@ pub(super) async fn print(mut stream: SendableRecordBatchStream, format: Format)
             let empty = RecordBatch::new_empty(Arc::clone(&schema));
             let mut next = Some(empty);
             while let Some(batch) = next {
-                let out = std::io::stdout().lock();
-                WriterBuilder::new()
-                    .with_header(header)
-                    .with_delimiter(delimiter)
-                    .build(out)
-                    .write(&flat(&batch)?)?;
+                let mut text = Vec::new();
+                let writer = WriterBuilder::new().with_header(header).with_delimiter(delimiter);
+                writer.build(&mut text).write(&flat(&batch)?)?;
+                std::io::stdout().lock().write_all(&text)?;
                 header = false;
                 next = stream.next().await.transpose()?;
             }
@@ -87,9 +85,10 @@ pub(super) async fn print(mut stream: SendableRecordBatchStream, format: Format)
         }
         Format::NdJson => {
             while let Some(batch) = stream.next().await {
-                let mut writer = LineDelimitedWriter::new(std::io::stdout().lock());
+                let mut writer = LineDelimitedWriter::new(Vec::new());
                 writer.write(&batch?)?;
                 writer.finish()?;
+                std::io::stdout().lock().write_all(&writer.into_inner())?;
             }
         }
     }

@@ -29,6 +29,9 @@ pub(super) struct Stored {
 impl Place {
     /// From a path, a `file://` URL, or the URL of an object store, in which `%` stands for an encoded byte.
     pub fn parse(text: &str) -> Result<Self> {
+        if text.is_empty() {
+            bail!("a path or URL is expected, and it is empty");
+        }
         let (scheme, rest) = match text.split_once("://") {
             None => return Ok(Self::Local(PathBuf::from(text))),
             Some(("file", path)) => return Ok(Self::Local(PathBuf::from(path))),

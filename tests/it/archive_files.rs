@@ -44,7 +44,15 @@ fn a_folder_that_grows_is_added_again_and_again() {
 #[test]
 fn files_that_are_left_out_are_told() {
     let folder = Folder::new();
-    for name in ["in/a.parquet", "in/B.PARQUET", "in/_c.parquet", "in/d.pq", "in/below/e.parquet"] {
+    let names = [
+        "in/a.parquet",
+        "in/B.PARQUET",
+        "in/_c.parquet",
+        "in/d.pq",
+        "in/below/e.parquet",
+        "in/.old/f/g.parquet",
+    ];
+    for name in names {
         folder.traffic(name, "list", name.len() as u64);
     }
     ok(&["compress", &folder.path("in/a.parquet"), "-o", &folder.path("in/arch"), "--max-error", "1"]);
@@ -52,7 +60,7 @@ fn files_that_are_left_out_are_told() {
     std::os::unix::fs::symlink(folder.path("in"), folder.path("in/below/loop")).expect("a link");
     let (input, archive) = (folder.path("in"), folder.path("archive"));
     let told = stderr(&["compress", &input, "-o", &archive, "--max-error", "1"]);
-    for name in ["_c.parquet", "d.pq", "arch"] {
+    for name in ["_c.parquet", "d.pq", "arch", ".old"] {
         assert!(told.contains(name), "{name}: {told}");
     }
     let report = ok(&["verify", &archive, "--against", &input]);
@@ -187,15 +195,150 @@ fn a_job_that_was_killed_when_all_was_done_is_not_done_again() {
     let staging = folder.staging("archive");
     std::fs::remove_dir_all(&staging).expect("removed");
     std::fs::rename(&done, &staging).expect("moved");
-    std::fs::write(staging.join("job.json"), job).expect("written");
+    std::fs::write(staging.join("job.json"), &job).expect("written");
     let report = ok(&["compress", &input, "-o", &archive, "--max-error", "1"]);
     assert_eq!((&report["files"], &report["resumed"]), (&1.into(), &1.into()));
     assert_eq!(contents(Path::new(&archive)), expected);
-    // And between the two renames of one that replaces another.
-    std::fs::rename(&archive, folder.path(".archive.sparrow-old")).expect("moved");
-    ok(&["compress", &input, "-o", &archive, "--max-error", "1", "--overwrite"]);
+    // When it is in place, and its job not yet known to have ended.
+    std::fs::write(Path::new(&archive).join("job.json"), &job).expect("written");
+    let report = ok(&["compress", &input, "-o", &archive, "--max-error", "1"]);
+    assert_eq!((&report["files"], &report["resumed"]), (&1.into(), &1.into()));
     assert_eq!(contents(Path::new(&archive)), expected);
-    assert!(!Path::new(&folder.path(".archive.sparrow-old")).exists() && !staging.exists());
+    std::fs::write(Path::new(&archive).join("job.json"), &job).expect("written");
+    let error = fails(&["compress", &input, "-o", &archive, "--max-error", "2"]);
+    assert!(error.contains("exists already"), "{error}");
+    // One that replaces another: with all done beside it, between its two renames, and after them.
+    let old = folder.path(".archive.sparrow-old");
+    let other = ["compress", &input, "-o", &archive, "--max-error", "2", "--overwrite"];
+    let replace = ["compress", &input, "-o", &archive, "--max-error", "1", "--overwrite"];
+    for moment in 0..3 {
+        ok(&other);
+        copy(Path::new(&archive), Path::new(&folder.path("other")));
+        let (whole, aside) = match moment {
+            0 => (staging.clone(), archive.clone()),
+            1 => (staging.clone(), old.clone()),
+            _ => (archive.clone().into(), old.clone()),
+        };
+        std::fs::remove_dir_all(&archive).expect("removed");
+        expected.iter().for_each(|(name, content)| put(&whole.join(name), content));
+        put(&whole.join("job.json"), job.as_bytes());
+        std::fs::rename(folder.path("other"), &aside).expect("moved");
+        let report = ok(&replace);
+        assert_eq!((&report["files"], &report["resumed"]), (&1.into(), &1.into()), "moment {moment}");
+        assert_eq!(contents(Path::new(&archive)), expected);
+        assert!(!Path::new(&old).exists() && !staging.exists(), "moment {moment}");
+    }
+}
+
+fn put(path: &Path, content: &[u8]) {
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+    std::fs::write(path, content).expect("written");
+}
+
+fn copy(from: &Path, to: &Path) {
+    contents(from).iter().for_each(|(name, content)| put(&to.join(name), content));
+}
+
+/// A file that has failed has not been forgotten when the job goes on.
+#[test]
+fn a_job_that_was_killed_when_all_was_done_still_tells_of_failures() {
+    let folder = Folder::new();
+    for name in ["in/a.parquet", "in/b.parquet"] {
+        folder.traffic(name, "list", 1);
+    }
+    folder.traffic("in/other.parquet", "wide", 1);
+    let (input, archive) = (folder.path("in"), folder.path("archive"));
+    let arguments = ["compress", &input, "-o", &archive, "--max-error", "1", "--format", "json"];
+    let job = killed_early(&folder, &arguments, "archive");
+    assert!(fails(&arguments).contains("1 of 3 files failed"));
+    let expected = contents(Path::new(&archive));
+    let staging = folder.staging("archive");
+    std::fs::rename(&archive, &staging).expect("moved");
+    std::fs::write(staging.join("job.json"), job).expect("written");
+    copy(&staging, Path::new(&folder.path("kept")));
+    let output = run(&arguments);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&report["files"], &report["resumed"]), (&2.into(), &2.into()));
+    assert_eq!(report["failed"], serde_json::json!(["other.parquet"]));
+    assert_eq!(contents(Path::new(&archive)), expected);
+    // Nor does it replace an archive that has all of its files.
+    std::fs::rename(folder.path("kept"), &staging).expect("moved");
+    let error = fails(&[arguments.as_slice(), &["--overwrite"]].concat());
+    assert!(error.contains("is kept") && error.contains("other.parquet"), "{error}");
+    assert_eq!(contents(Path::new(&archive)), expected);
+}
+
+#[test]
+fn what_is_no_part_of_an_archive_is_not_replaced_with_it() {
+    let folder = Folder::new();
+    let input = folder.traffic("a.parquet", "list", 1);
+    let archive = folder.path("archive");
+    let again = ["compress", &input, "-o", &archive, "--max-error", "2", "--overwrite"];
+    ok(&["compress", &input, "-o", &archive, "--max-error", "1"]);
+    // Places that jobs that were killed have taken, or written to.
+    ok(&["append", &archive, &folder.traffic("b.parquet", "list", 2)]);
+    put(&Path::new(&archive).join("c.parquet"), b"");
+    put(&Path::new(&archive).join("d.parquet#1"), b"PAR1");
+    put(&Path::new(&archive).join("notes/READ ME.txt"), b"precious");
+    let before = contents(Path::new(&archive));
+    let error = fails(&again);
+    assert!(error.contains("READ ME.txt") && error.contains("move it away"), "{error}");
+    assert_eq!(contents(Path::new(&archive)), before);
+    std::fs::remove_dir_all(Path::new(&archive).join("notes")).expect("removed");
+    ok(&again);
+    assert_eq!(contents(Path::new(&archive)).len(), 3);
+    // Nothing else is made inside one.
+    for (command, from) in [("compress", &input), ("decompress", &archive)] {
+        for below in ["archive/x", "archive/x/y.parquet"] {
+            let error = fails(&[command, from, "-o", &folder.path(below)]);
+            assert!(error.contains("is inside the archive"), "{error}");
+        }
+    }
+    assert_eq!(ok(&["verify", &archive])["files"], 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_are_followed_and_kept() {
+    let folder = Folder::new();
+    let input = folder.traffic("a.parquet", "list", 1);
+    let (archive, tables) = (folder.path("archive"), folder.path("tables"));
+    for name in ["disk/archive", "disk/tables"] {
+        std::fs::create_dir_all(folder.path(name)).expect("a folder");
+    }
+    std::os::unix::fs::symlink(folder.path("disk/archive"), &archive).expect("a link");
+    std::os::unix::fs::symlink(folder.path("disk/tables"), &tables).expect("a link");
+    std::os::unix::fs::symlink(folder.path("nowhere"), folder.path("broken")).expect("a link");
+    for more in [&[][..], &["--overwrite"]] {
+        ok(&[&["compress", &input, "-o", &archive, "--max-error", "1"], more].concat());
+        ok(&[&["decompress", &archive, "-o", &tables], more].concat());
+        assert!(Path::new(&archive).is_symlink() && Path::new(&tables).is_symlink());
+        assert_eq!(contents(Path::new(&folder.path("disk/archive"))).len(), 3);
+        assert_eq!(contents(Path::new(&folder.path("disk/tables"))).len(), 1);
+    }
+    assert!(fails(&["decompress", &archive, "-o", &folder.path("broken")]).contains("link"));
+}
+
+#[test]
+fn another_original_is_not_taken_for_damage() {
+    let folder = Folder::new();
+    let (right, wrong) = (folder.traffic("a.parquet", "list", 1), folder.path("b/a.parquet"));
+    let archive = folder.path("archive");
+    ok(&["compress", &right, "-o", &archive, "--max-error", "1"]);
+    std::fs::create_dir(folder.path("b")).expect("a folder");
+    let later = format!("SELECT time + INTERVAL '1 hour' AS time, v FROM '{right}'");
+    for (rows, expected) in
+        [(later.clone(), "column time differs"), (format!("{later} LIMIT 9"), "the original 9")]
+    {
+        let output = run(&["sql", "-c", &format!("COPY ({rows}) TO '{wrong}'")]);
+        assert!(output.status.success(), "{output:?}");
+        let output = run(&["verify", &archive, "--against", &wrong]);
+        let told =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains(expected) && !told.contains("corrupt"), "{told}");
+    }
 }
 
 #[cfg(unix)]

@@ -41,6 +41,32 @@ fn extremes_are_those_of_the_rows() {
     assert!(!String::from_utf8_lossy(&plan.stdout).contains("ArchiveExec"), "{plan:?}");
 }
 
+/// Writers leave out the extremes of a row group with long values: those of the others are not the table's.
+#[test]
+fn extremes_that_are_missing_are_looked_for() {
+    let folder = Folder::new();
+    let archive = folder.path("archive");
+    // Two row groups; the second one's `name` has no extremes, as pyarrow writes values of 4 KB and more.
+    let table = format!("{}/tests/fixtures/long_value.parquet", env!("CARGO_MANIFEST_DIR"));
+    let report = ok(&["compress", &table, "-o", &archive, "--lossless"]);
+    assert_eq!(report["stored_as_they_were"], serde_json::json!(["long_value.parquet"]));
+    let one = |expression: &str| sql(&format!("SELECT {expression} AS r FROM '{archive}/'"))[0]["r"].clone();
+    assert_eq!(one("length(max(name))"), 5000);
+    assert_eq!(one("min(name)"), "a");
+}
+
+#[test]
+fn rows_without_columns_are_counted() {
+    let folder = Folder::new();
+    let (table, archive) = (folder.path("t.parquet"), folder.path("archive"));
+    let rows =
+        "SELECT i, [sin(i), cos(i)] AS v FROM (SELECT value AS i FROM generate_series(1, 40000)) ORDER BY i";
+    assert!(run(&["sql", "-c", &format!("COPY ({rows}) TO '{table}'")]).status.success());
+    ok(&["compress", &table, "-o", &archive, "--max-error", "0.01"]);
+    let counted = sql(&format!("SELECT sum(one) AS r FROM (SELECT 1 AS one FROM '{archive}/')"));
+    assert_eq!(counted[0]["r"], 40_000);
+}
+
 #[test]
 fn a_limit_ends_decoding() {
     let folder = Folder::new();
@@ -71,6 +97,28 @@ fn batches_are_not_charged_for_their_row_group() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("spill_count=0"), "{text}");
+}
+
+/// Views of strings let go of the bytes of other rows.
+#[test]
+fn long_strings_are_not_charged_for_their_row_group() {
+    let folder = Folder::new();
+    let (table, archive) = (folder.path("t.parquet"), folder.path("archive"));
+    let rows = "SELECT i, arrow_cast(concat('a name that is too long to be kept in a view, number ', i), 'Utf8View') AS name, [sin(i), cos(i)] AS v
+                FROM (SELECT value AS i FROM generate_series(1, 400000)) ORDER BY i";
+    assert!(run(&["sql", "-c", &format!("COPY ({rows}) TO '{table}'")]).status.success());
+    ok(&["compress", &table, "-o", &archive, "--max-error", "0.01"]);
+    let sorted = format!(
+        "SET datafusion.runtime.memory_limit = '256M'; EXPLAIN ANALYZE SELECT name FROM '{archive}/' ORDER BY name DESC"
+    );
+    let output = run(&["sql", "-c", &sorted]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("spill_count=0"), "{text}");
+    let same = format!(
+        "SELECT count(*) AS n FROM (SELECT i, name FROM '{archive}/' EXCEPT SELECT i, name FROM '{table}')"
+    );
+    assert_eq!(sql(&same)[0]["n"], 0);
 }
 
 #[tokio::test]
@@ -127,4 +175,35 @@ fn windows_of_series_whose_rows_are_mixed() {
     let by_time = table("two.parquet", "t, s");
     assert_eq!(signals("one", &by_series), 8 * 40);
     assert_eq!(signals("two", &by_time), 8 * 40);
+}
+
+/// An archive is not begun anywhere else than it was asked for, nor with columns that nothing can be made of.
+#[test]
+fn tables_that_cannot_be_are_refused_when_they_are_created() {
+    let folder = Folder::new();
+    for (columns, location, expected) in [
+        ("time TIMESTAMP, v DOUBLE[]", "archive[1]", "pattern"),
+        ("time TIMESTAMP, name VARCHAR", "archive", "column"),
+    ] {
+        let location = folder.path(location);
+        let statement =
+            format!("CREATE EXTERNAL TABLE t ({columns}) STORED AS SPARROW LOCATION '{location}'");
+        let output = run(&["sql", "-c", &statement]);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains(expected), "{told}");
+    }
+    let input = folder.traffic("a.parquet", "list", 1);
+    let archive = folder.path("archive[1]");
+    ok(&["compress", &input, "-o", &archive, "--max-error", "1"]);
+    let url = format!("file://{}", archive.replace('[', "%5B").replace(']', "%5D"));
+    let counted = format!(
+        "CREATE EXTERNAL TABLE t STORED AS SPARROW LOCATION '{url}'; SELECT count(v) AS n FROM t WHERE time IS NOT NULL"
+    );
+    assert_eq!(sql(&counted)[0]["n"], 576);
+    let other =
+        format!("CREATE EXTERNAL TABLE t STORED AS SPARROW LOCATION '{url}' OPTIONS ('max_error' '2')");
+    let output = run(&["sql", "-c", &other]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("promises max_error 1") && told.contains("to max_error 2"), "{told}");
 }

@@ -1,7 +1,5 @@
 //! `sparrow compress` and `sparrow append`.
 
-use std::path::Path;
-
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use datafusion::object_store::ObjectStoreExt;
@@ -11,10 +9,10 @@ use super::super::report::{Report, ReportFormat};
 use super::super::stores::{Place, Stored};
 use super::super::threads::limit_threads;
 use super::arguments::{LayoutArguments, LearnArguments};
-use super::paths::{inputs, open, recover};
+use super::paths::{inputs, open, without_links};
 use super::progress::JobBar;
 use super::{local_job, object_job};
-use crate::archive::{ArchiveError, Bound, FileEntry, Job, JobReport, Target, read_dictionary};
+use crate::archive::{Bound, FileEntry, Job, JobReport, Target, read_dictionary};
 use crate::cli::messages::{percent, tell};
 use crate::math::Dictionary;
 
@@ -102,20 +100,13 @@ impl CompressArguments {
             skip_existing: false,
         };
         let target = Place::parse(&self.output)?;
-        let free = match &target {
-            Place::Local(path) => {
-                recover(path)?;
-                self.check_folder(path)?
-            }
-            Place::Stored(stored) => object_job::check(stored, &self.output, self.overwrite).await?,
-        };
         let inputs = inputs(&self.inputs).await?;
         if let Some(file) = &self.dictionary {
             job.dictionary = Some(given_dictionary(file, self.learn.lambda).await?);
         }
         let bar = JobBar::new(self.running.retrain_on_drift);
         let report = match &target {
-            Place::Local(path) => local_job::run(path, free, &inputs, &job, bar.as_ref()).await,
+            Place::Local(path) => local_job::run(&without_links(path)?, &inputs, &job, bar.as_ref()).await,
             Place::Stored(stored) => object_job::run(stored, &self.output, &inputs, &job, bar.as_ref()).await,
         };
         bar.clear();
@@ -133,19 +124,6 @@ impl CompressArguments {
         }
         print(&report, &archive, archive.total_bytes(), self.running.format)?;
         failures(&report)
-    }
-
-    /// Whether nothing is in the way.
-    fn check_folder(&self, target: &Path) -> Result<bool> {
-        let occupied =
-            target.is_file() || target.read_dir().is_ok_and(|mut entries| entries.next().is_some());
-        if occupied && !self.overwrite {
-            return Err(ArchiveError::Exists(self.output.clone()).into());
-        }
-        if occupied && !target.join("archive.json").is_file() {
-            bail!("{} is not an archive; it is not overwritten", self.output);
-        }
-        Ok(!occupied)
     }
 }
 

@@ -12,8 +12,9 @@ use futures::{Stream, StreamExt};
 use super::super::output::ParquetOutput;
 use super::super::report::{Report, ReportFormat};
 use super::super::stores::Place;
+use super::claim::Claim;
 use super::object_tables;
-use super::paths::{open, publish};
+use super::paths::{check_not_inside, open, publish, publish_new, recover, staging, without_links};
 use crate::archive::{Archive, ArchiveError, FileEntry};
 use crate::cli::messages::tell;
 
@@ -60,36 +61,75 @@ impl DecompressArguments {
     }
 
     async fn write_files(&self, archive: &Archive, target: &Path, one: bool) -> Result<Restored> {
-        if target.exists() && !self.overwrite {
-            bail!("{} exists already; choose another place or pass --overwrite", self.output);
-        }
+        let target = &without_links(target)?;
+        check_not_inside(target)?;
         if one {
-            let schema = archive.schema().await?;
-            let mut output = ParquetOutput::create_with(target, schema.clone(), ParquetOutput::FAST)?;
+            return self.write_one(archive, target).await;
+        }
+        let claim = match Claim::take(staging(target, "sparrow-tables")?) {
+            Ok(claim) => claim,
+            // Where nothing can be written there may be nothing to do either.
+            Err(error) => {
+                self.check_folder(archive, target)?;
+                return Err(error).with_context(|| format!("cannot write {}", target.display()));
+            }
+        };
+        recover(target)?;
+        let replaces = self.check_folder(archive, target)?;
+        // What is left of a run that was killed.
+        claim.clear()?;
+        let restored = async {
             let mut restored = Restored::default();
             for entry in archive.files() {
-                restored.rows += write(archive, entry, &schema, &mut output).await?;
-                restored.files += 1;
+                restored.add(entry, write_table(archive, entry, &claim.folder).await)?;
             }
-            output.finish()?;
-            return Ok(restored);
+            restored.check(replaces)?;
+            if replaces {
+                check_replaceable(target, archive)?;
+                publish(&claim.folder, target)?;
+            } else {
+                publish_new(&claim.folder, target)?;
+            }
+            Ok(restored)
+        };
+        let restored = restored.await;
+        if restored.is_err() {
+            // What cannot be removed is removed by the next run.
+            let _ = claim.clear();
         }
-        check_replaceable(target, archive)?;
-        let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let parent = parent.unwrap_or(Path::new("."));
-        std::fs::create_dir_all(parent).with_context(|| format!("cannot write {}", parent.display()))?;
-        // Goes away by itself unless it is put in place.
-        let staging = tempfile::Builder::new().prefix(".sparrow-").tempdir_in(parent);
-        let staging = staging.with_context(|| format!("cannot write into {}", parent.display()))?;
-        let folder = staging.path().join("tables");
-        std::fs::create_dir(&folder)?;
+        restored
+    }
+
+    async fn write_one(&self, archive: &Archive, target: &Path) -> Result<Restored> {
+        if target.is_dir() {
+            bail!("{} is a folder; it is not overwritten by a file", self.output);
+        }
+        self.check_absent(target.exists())?;
+        let schema = archive.schema().await?;
+        let mut output = ParquetOutput::create_with(target, schema.clone(), ParquetOutput::FAST)?;
         let mut restored = Restored::default();
         for entry in archive.files() {
-            restored.add(entry, write_table(archive, entry, &folder).await)?;
+            restored.rows += write(archive, entry, &schema, &mut output).await?;
+            restored.files += 1;
         }
-        restored.check(target.exists())?;
-        publish(&folder, target)?;
+        output.finish_as(self.overwrite)?;
         Ok(restored)
+    }
+
+    /// Whether a folder with tables is to be replaced.
+    fn check_folder(&self, archive: &Archive, target: &Path) -> Result<bool> {
+        let is_empty = target.read_dir().is_ok_and(|mut entries| entries.next().is_none());
+        let occupied = target.exists() && !is_empty;
+        self.check_absent(occupied)?;
+        check_replaceable(target, archive)?;
+        Ok(occupied)
+    }
+
+    fn check_absent(&self, is_there: bool) -> Result<()> {
+        if is_there && !self.overwrite {
+            bail!("{} exists already; choose another place or pass --overwrite", self.output);
+        }
+        Ok(())
     }
 }
 

@@ -1,98 +1,119 @@
 //! A new archive in a local folder: made in a hidden one beside it, and moved there when it is whole.
 
-use std::fs::{File, TryLockError};
-use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use super::paths::{local_store, publish, staging, store_path};
+use super::claim::Claim;
+use super::paths::{
+    check_not_inside, is_archive, local_store, publish, publish_new, recover, remove_old, staging, store_path,
+};
 use crate::archive::{
-    ArchiveError, Input, JOB_FILE, Job, JobObserver, JobReport, compress_aside, is_dictionary_name,
+    ArchiveError, Input, JOB_FILE, Job, JobObserver, JobReport, compress_aside, first_stranger,
+    is_dictionary_name,
 };
 
-/// Makes an archive; `free` says that none is to be replaced.
+/// Makes an archive.
 pub(super) async fn run(
     target: &Path,
-    free: bool,
     inputs: &[Input],
     job: &Job,
     observer: &dyn JobObserver,
 ) -> Result<JobReport> {
-    let staging = staging(target)?;
+    check_not_inside(target)?;
+    let staging = staging(target, "sparrow-partial")?;
     if is_foreign(&staging) {
         bail!("{} is in the way: archives are made there; rename it", staging.display());
     }
-    let _lock = lock(&staging).with_context(|| format!("cannot write {}", target.display()))?;
-    let folder = store_path(&staging)?;
+    let claim = match Claim::take(staging) {
+        Ok(claim) => claim,
+        // Where nothing can be written there may be nothing to do either.
+        Err(error) => {
+            check_free(target, job.overwrite)?;
+            return Err(error).with_context(|| format!("cannot write {}", target.display()));
+        }
+    };
+    recover(target)?;
     // What is replaced is elsewhere.
-    let job = &Job { overwrite: false, ..job.clone() };
+    let (overwrite, job) = (job.overwrite, &Job { overwrite: false, ..job.clone() });
+    if is_archive(target) && target.join(JOB_FILE).is_file() {
+        // A run that was killed when its archive was in place already.
+        match compress_aside(inputs, &local_store(), &store_path(target)?, job, observer).await {
+            Err(ArchiveError::Exists(_)) => {}
+            report => {
+                let report = report?;
+                remove_old(target)?;
+                remove_job_file(target)?;
+                return Ok(report);
+            }
+        }
+    }
+    let is_free = check_free(target, overwrite)?;
+    if !is_free {
+        check_replaceable(target).await?;
+    }
+    let folder = store_path(&claim.folder)?;
     let mut result = compress_aside(inputs, &local_store(), &folder, job, observer).await;
     if let Err(ArchiveError::OtherJob(_) | ArchiveError::Exists(_)) = &result {
         // What another job has left is of no use.
-        clear(&staging)?;
+        claim.clear()?;
         result = compress_aside(inputs, &local_store(), &folder, job, observer).await;
     }
     let report = match result {
         Ok(report) => report,
         Err(error) => {
-            discard_if_useless(&staging, &error);
+            discard_if_useless(&claim, &error);
             return Err(error.into());
         }
     };
-    if !free && let Some((name, error)) = report.failed.first() {
-        let _ = std::fs::remove_dir_all(&staging);
+    if !is_free && let Some((name, error)) = report.failed.first() {
+        let _ = claim.clear();
         bail!(
             "{} of {} files failed, so that the archive that was there is kept; the first is {name}: {error}",
             report.failed.len(),
             report.failed.len() + report.files.len()
         );
     }
-    remove_strays(&staging, &report)?;
-    if target.is_dir() && free {
-        std::fs::remove_dir(target)?;
+    remove_strays(&claim.folder, &report)?;
+    if is_free {
+        publish_new(&claim.folder, target)?;
+    } else {
+        check_replaceable(target).await?;
+        publish(&claim.folder, target)?;
     }
-    // Until here a run that is killed is known by it.
-    std::fs::remove_file(staging.join(JOB_FILE))?;
-    publish(&staging, target)?;
+    remove_job_file(target)?;
     Ok(report)
 }
 
-/// Makes the folder where an archive is made, for one job at a time: the lock ends with the process, however that ends.
-fn lock(staging: &Path) -> Result<Option<File>> {
-    std::fs::create_dir_all(staging)?;
-    // Elsewhere folders cannot be opened.
-    if !cfg!(unix) {
-        return Ok(None);
+/// Until here a run that is killed is known by it.
+fn remove_job_file(target: &Path) -> Result<()> {
+    let file = target.join(JOB_FILE);
+    std::fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))
+}
+
+/// Whether nothing is in the way; what is no archive is never replaced.
+fn check_free(target: &Path, overwrite: bool) -> Result<bool> {
+    let occupied = target.is_file() || target.read_dir().is_ok_and(|mut entries| entries.next().is_some());
+    if occupied && !overwrite {
+        return Err(ArchiveError::Exists(target.display().to_string()).into());
     }
-    let folder = File::open(staging)?;
-    match folder.try_lock() {
-        Err(TryLockError::WouldBlock) => bail!("another job is making this archive at this moment"),
-        // Where a file system has no locks there is one job at a time.
-        Err(TryLockError::Error(error)) if error.kind() != ErrorKind::Unsupported => Err(error.into()),
-        // That job may have ended in between, and have put the folder in its place.
-        _ if !is_still_at(&folder, staging) => bail!("another job has made this archive at this moment"),
-        _ => Ok(Some(folder)),
+    if occupied && !is_archive(target) {
+        bail!("{} is not an archive; it is not overwritten", target.display());
     }
+    Ok(!occupied)
 }
 
-#[cfg(unix)]
-fn is_still_at(folder: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let known = |found: std::fs::Metadata| (found.dev(), found.ino());
-    folder.metadata().ok().map(known) == path.metadata().ok().map(known)
-}
-
-#[cfg(not(unix))]
-fn is_still_at(_folder: &File, _path: &Path) -> bool {
-    true
-}
-
-/// Removes what is in a folder, which itself is locked.
-fn clear(folder: &Path) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() { std::fs::remove_dir_all(path)? } else { std::fs::remove_file(path)? }
+/// A folder is replaced as a whole, so that it may hold nothing but its archive.
+async fn check_replaceable(target: &Path) -> Result<()> {
+    let stranger = first_stranger(&local_store(), &store_path(target)?).await;
+    let unknown =
+        || format!("what belongs to {} is not known; remove it, or choose another place", target.display());
+    if let Some(stranger) = stranger.with_context(unknown)? {
+        bail!(
+            "{} is no part of the archive: {} is not overwritten; move it away",
+            target.join(stranger).display(),
+            target.display()
+        );
     }
     Ok(())
 }
@@ -112,15 +133,15 @@ fn is_foreign(staging: &Path) -> bool {
 }
 
 /// Nothing is left of a job that has finished no file, unless it was stopped on purpose.
-fn discard_if_useless(staging: &Path, error: &ArchiveError) {
-    let finished = staging.read_dir().is_ok_and(|entries| {
+fn discard_if_useless(claim: &Claim, error: &ArchiveError) {
+    let finished = claim.folder.read_dir().is_ok_and(|entries| {
         entries.flatten().any(|entry| {
             let name = entry.file_name().to_string_lossy().into_owned();
             name != JOB_FILE && !is_dictionary_name(&name) && !name.contains('#')
         })
     });
     if !finished && !matches!(error, ArchiveError::Cancelled) {
-        let _ = std::fs::remove_dir_all(staging);
+        let _ = claim.clear();
     }
 }
 

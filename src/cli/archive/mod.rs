@@ -1,6 +1,7 @@
 //! `sparrow estimate`, `compress`, `decompress`, `verify`, `inspect` and `append`.
 
 mod arguments;
+mod claim;
 mod compress;
 mod decompress;
 mod estimate;

@@ -6,28 +6,23 @@ use datafusion::object_store::{self, ObjectStoreExt};
 use futures::{StreamExt, TryStreamExt};
 
 use super::super::stores::Stored;
-use crate::archive::{
-    ArchiveError, Input, JOB_FILE, Job, JobObserver, JobReport, compress, is_dictionary_name,
-};
+use crate::archive::{ArchiveError, Input, JOB_FILE, Job, JobObserver, JobReport, compress};
 
-/// Whether nothing is in the way.
-pub(super) async fn check(target: &Stored, shown: &str, overwrite: bool) -> Result<bool> {
+/// Fails where something is in the way.
+async fn check(target: &Stored, shown: &str, overwrite: bool) -> Result<()> {
     let cannot = || format!("cannot read {shown}");
     if !target.listed {
         bail!("{shown}: archives cannot be made on a web server");
     }
     let mut listing = target.store.list(Some(&target.path).filter(|path| !path.is_root()));
     if listing.next().await.transpose().with_context(cannot)?.is_none() {
-        return Ok(true);
+        return Ok(());
     }
-    let archive = match target.store.head(&target.path.clone().join("archive.json")).await {
-        Ok(_) => true,
-        Err(object_store::Error::NotFound { .. }) => false,
-        Err(error) => return Err(error).with_context(cannot),
-    };
-    match (archive, overwrite) {
-        (true, true) => Ok(false),
-        (false, _) if is_unfinished(target, &target.path).await.with_context(cannot)? => Ok(true),
+    // It may be this job that was stopped, even when all was done.
+    let is_unfinished = is_unfinished(target, &target.path).await.with_context(cannot)?;
+    match (is_archive(target, &target.path).await.with_context(cannot)?, overwrite) {
+        (true, true) => Ok(()),
+        _ if is_unfinished => Ok(()),
         (_, false) => Err(ArchiveError::Exists(shown.to_string()).into()),
         (false, true) => bail!("{shown} is not an archive; it is not overwritten"),
     }
@@ -42,6 +37,8 @@ pub(super) async fn run(
     observer: &dyn JobObserver,
 ) -> Result<JobReport> {
     let Stored { store, path, .. } = target;
+    check(target, shown, job.overwrite).await?;
+    check_not_inside(target, shown).await?;
     let mut result = compress(inputs, store, path, job, observer).await;
     if let Err(ArchiveError::OtherJob(_)) = &result {
         // The place was empty when that job began, but others may have put something there since.
@@ -54,29 +51,39 @@ pub(super) async fn run(
         remove(target, path).await?;
         result = compress(inputs, store, path, job, observer).await;
     }
-    let mut within =
-        store.list_with_delimiter(Some(path).filter(|path| !path.is_root())).await?.common_prefixes;
-    within.retain(|folder| folder.filename().is_some_and(is_tag));
-    match &result {
-        // What is left of other jobs that were to replace the archive.
-        Ok(_) => {
-            for folder in within {
-                if is_unfinished(target, &folder).await? {
-                    remove(target, &folder).await?;
-                }
-            }
-        }
-        Err(ArchiveError::Cancelled) => {}
-        // Nothing is left of a job that has finished no file.
-        Err(_) => {
-            for folder in std::iter::once(path.clone()).chain(within) {
-                if is_unfinished(target, &folder).await? && has_no_table(target, &folder).await? {
-                    remove(target, &folder).await?;
-                }
-            }
+    let report = result.map_err(|error| match error {
+        // As it was written, not as stores write it.
+        ArchiveError::Exists(_) => ArchiveError::Exists(shown.to_string()),
+        other => other,
+    })?;
+    // What is left of other jobs that were to replace the archive.
+    let within = store.list_with_delimiter(Some(path).filter(|path| !path.is_root())).await?.common_prefixes;
+    for folder in within.into_iter().filter(|folder| folder.filename().is_some_and(is_tag)) {
+        if is_unfinished(target, &folder).await? {
+            remove(target, &folder).await?;
         }
     }
-    Ok(result?)
+    Ok(report)
+}
+
+/// Fails for a place within an archive, whose files others would take for its own.
+pub(super) async fn check_not_inside(target: &Stored, shown: &str) -> Result<()> {
+    let parts: Vec<String> = target.path.parts().map(|part| part.as_ref().to_string()).collect();
+    for above in 0..parts.len() {
+        let folder = Path::parse(parts[..above].join("/"))?;
+        if is_archive(target, &folder).await.with_context(|| format!("cannot read {shown}"))? {
+            bail!("{shown} is inside the archive {folder}; choose another place");
+        }
+    }
+    Ok(())
+}
+
+async fn is_archive(target: &Stored, folder: &Path) -> object_store::Result<bool> {
+    match target.store.head(&folder.clone().join("archive.json")).await {
+        Ok(_) => Ok(true),
+        Err(object_store::Error::NotFound { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether a folder is named as those of jobs that replace an archive are.
@@ -99,16 +106,6 @@ async fn is_unfinished(target: &Stored, folder: &Path) -> object_store::Result<b
 async fn objects(target: &Stored, folder: &Path) -> object_store::Result<Vec<Path>> {
     let listing = target.store.list(Some(folder).filter(|folder| !folder.is_root()));
     listing.map_ok(|object| object.location).try_collect().await
-}
-
-async fn has_no_table(target: &Stored, folder: &Path) -> object_store::Result<bool> {
-    let is_own = |object: &Path| {
-        let mut below = object.prefix_match(folder).into_iter().flatten();
-        let name = below.next();
-        let is_own = |name: &str| name == JOB_FILE || is_dictionary_name(name);
-        name.is_some_and(|name| is_own(name.as_ref())) && below.next().is_none()
-    };
-    Ok(objects(target, folder).await?.iter().all(is_own))
 }
 
 async fn remove(target: &Stored, folder: &Path) -> object_store::Result<()> {

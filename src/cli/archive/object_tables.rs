@@ -14,6 +14,7 @@ use futures::StreamExt;
 use super::super::output::{ParquetOutput, in_parts, properties};
 use super::super::stores::Stored;
 use super::decompress::{Restored, decoded};
+use super::object_job::check_not_inside;
 use crate::archive::{Archive, FileEntry};
 
 /// Writes an archive's tables, as one file or one for each of the archive's.
@@ -24,6 +25,7 @@ pub(super) async fn write(
     one: bool,
     overwrite: bool,
 ) -> Result<Restored> {
+    check_not_inside(target, shown).await?;
     let replaces = if one {
         is_there(target, shown).await?
     } else {

@@ -1,5 +1,6 @@
 //! Paths, folders, patterns and URLs as files of an object store.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -71,7 +72,11 @@ pub(super) async fn inputs(arguments: &[String]) -> Result<Vec<Input>> {
 /// What makes a folder an archive.
 const MANIFEST: &str = "archive.json";
 
-fn is_archive(argument: &str) -> String {
+pub(super) fn is_archive(folder: &Path) -> bool {
+    folder.join(MANIFEST).is_file()
+}
+
+fn is_no_table(argument: &str) -> String {
     format!(
         "{argument} is an archive already; give the original tables (`sparrow decompress` makes them again)"
     )
@@ -88,8 +93,8 @@ fn is_hidden(name: &str) -> bool {
 
 fn local_tables(argument: &str, path: &Path) -> Result<Vec<Found>> {
     let found = if path.is_dir() {
-        if path.join(MANIFEST).is_file() {
-            bail!(is_archive(argument));
+        if is_archive(path) {
+            bail!(is_no_table(argument));
         }
         let (mut found, mut left_out) = (Vec::new(), Vec::new());
         walk(path, path, &mut found, &mut left_out)?;
@@ -146,12 +151,22 @@ async fn stored_tables(argument: &str, stored: &Stored) -> Result<Vec<Found>> {
         .with_context(|| format!("cannot list {argument}"))?;
     objects.sort();
     if pattern.is_none() && objects.contains(&folder.clone().join(MANIFEST)) {
-        bail!(is_archive(argument));
+        bail!(is_no_table(argument));
     }
+    let is_manifest = |object: &&StorePath| object.filename() == Some(MANIFEST);
+    let archives: Vec<String> = objects.iter().filter(is_manifest).map(folder_of).collect();
     let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
     let (mut found, mut left_out) = (Vec::new(), Vec::new());
     for object in objects {
         let Some(below) = object.prefix_match(&folder) else { continue };
+        let mut inside = archives.iter().filter(|_| pattern.is_none());
+        if let Some(archive) = inside.find(|archive| object.as_ref().starts_with(archive.as_str())) {
+            let name = archive.trim_end_matches('/').to_string();
+            if left_out.last() != Some(&name) {
+                left_out.push(name);
+            }
+            continue;
+        }
         let below: Vec<String> = below.map(|part| part.as_ref().to_string()).collect();
         let name = below.join("/");
         let wanted = match &pattern {
@@ -167,6 +182,12 @@ async fn stored_tables(argument: &str, stored: &Stored) -> Result<Vec<Found>> {
     }
     tell_left_out(argument, &left_out);
     Ok(found)
+}
+
+/// The folder of an object, with a slash at its end.
+fn folder_of(object: &StorePath) -> String {
+    let path = object.as_ref();
+    path[..path.rfind('/').map_or(0, |slash| slash + 1)].to_string()
 }
 
 fn is_parquet(extension: &str) -> bool {
@@ -210,10 +231,21 @@ fn walk(
         let extension = path.extension().map(|extension| extension.to_string_lossy().into_owned());
         let extension = extension.as_deref().unwrap_or("");
         if path.is_dir() {
-            if path.join(MANIFEST).is_file() && !is_hidden {
+            // What jobs that were killed have left is no table of anybody.
+            let is_of_a_job = parts.last().is_some_and(|part| is_hidden && part.contains(".sparrow-"));
+            if is_of_a_job || leads_upwards(&path) {
+                continue;
+            }
+            if is_archive(&path) {
                 left_out.push(name);
-            } else if !is_hidden && !leads_upwards(&path) {
+            } else if !is_hidden {
                 walk(root, &path, found, left_out)?;
+            } else {
+                let (mut found, mut others) = (Vec::new(), Vec::new());
+                let cannot_tell = walk(root, &path, &mut found, &mut others).is_err();
+                if cannot_tell || !found.is_empty() || !others.is_empty() {
+                    left_out.push(name);
+                }
             }
         } else if is_parquet(extension) && !is_hidden {
             found.push((name, path));
@@ -264,47 +296,113 @@ pub(super) async fn open(argument: &str) -> Result<Archive> {
     opened.with_context(|| format!("cannot open {argument}"))
 }
 
-/// The folder beside a target in which it is made.
-pub(super) fn staging(target: &Path) -> Result<PathBuf> {
-    let name =
-        target.file_name().with_context(|| format!("{} is no place for a folder", target.display()))?;
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    hidden.push(".sparrow-partial");
-    Ok(target.with_file_name(hidden))
+/// The folder beside a target in which it is made; `what` is to be there.
+pub(super) fn staging(target: &Path, what: &str) -> Result<PathBuf> {
+    if target.file_name().is_none() {
+        bail!("{} is no place for a folder", target.display());
+    }
+    Ok(beside(target, what))
 }
 
-/// Puts a finished folder in its place. What was there goes only when the new one is there.
+/// Where a target is that may be a link to it.
+pub(super) fn without_links(target: &Path) -> Result<PathBuf> {
+    if !target.is_symlink() {
+        return Ok(target.to_path_buf());
+    }
+    target.canonicalize().with_context(|| format!("{} is a link to what is not there", target.display()))
+}
+
+/// Fails for a place within an archive, whose files others would take for its own.
+pub(super) fn check_not_inside(target: &Path) -> Result<()> {
+    let absolute = std::path::absolute(target)?;
+    // Others may have a file of this name for something else.
+    let holds_one = |folder: &&Path| {
+        std::fs::read(folder.join(MANIFEST)).is_ok_and(|text| text.starts_with(b"{\"version\":"))
+    };
+    match absolute.ancestors().skip(1).find(holds_one) {
+        Some(archive) => {
+            bail!("{} is inside the archive {}; choose another place", target.display(), archive.display())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Puts a finished folder in its place, where nothing was when it was begun.
+pub(super) fn publish_new(staging: &Path, target: &Path) -> Result<()> {
+    // Not everywhere can an empty folder be replaced.
+    if target.is_dir() {
+        let _ = std::fs::remove_dir(target);
+    }
+    if target.exists() {
+        bail!("{} was made by another meanwhile; it is kept, choose another place", target.display());
+    }
+    std::fs::rename(staging, target).with_context(|| format!("cannot put {} in place", target.display()))
+}
+
+/// Puts a finished folder in the place of another. That goes only when the new one is there.
 pub(super) fn publish(staging: &Path, target: &Path) -> Result<()> {
     let context = || format!("cannot put {} in place", target.display());
-    if !target.exists() {
-        return std::fs::rename(staging, target).with_context(context);
-    }
+    remove_old(target)?;
     let old = old(target);
-    if old.exists() {
-        std::fs::remove_dir_all(&old).with_context(|| format!("cannot remove {}", old.display()))?;
-    }
     std::fs::rename(target, &old).with_context(context)?;
     if let Err(error) = std::fs::rename(staging, target) {
         // The old one is better than none.
         let _ = std::fs::rename(&old, target);
         return Err(error).with_context(context);
     }
-    std::fs::remove_dir_all(&old).with_context(|| format!("cannot remove {}", old.display()))
+    remove_old(target)
+}
+
+/// Removes what was replaced.
+pub(super) fn remove_old(target: &Path) -> Result<()> {
+    let old = old(target);
+    match std::fs::remove_dir_all(&old) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", old.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Puts back what a run that was killed between the two renames had moved away.
 pub(super) fn recover(target: &Path) -> Result<()> {
     let old = old(target);
-    if !target.exists() && old.join("archive.json").is_file() {
+    if !target.exists() && old.is_dir() {
         std::fs::rename(&old, target).with_context(|| format!("cannot put {} back", target.display()))?;
     }
     Ok(())
 }
 
 fn old(target: &Path) -> PathBuf {
+    beside(target, "sparrow-old")
+}
+
+/// A hidden folder beside a target.
+fn beside(target: &Path, what: &str) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(target.file_name().unwrap_or_default());
-    name.push(".sparrow-old");
+    name.push(".");
+    name.push(what);
     target.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_appeared_meanwhile_is_kept() {
+        let root = tempfile::tempdir().expect("a folder");
+        let (staging, target) = (root.path().join("staging"), root.path().join("target"));
+        std::fs::create_dir(&staging).expect("a folder");
+        std::fs::write(staging.join("new"), "new").expect("written");
+        std::fs::create_dir(&target).expect("a folder");
+        std::fs::write(target.join("old"), "old").expect("written");
+        let error = publish_new(&staging, &target).expect_err("occupied");
+        assert!(error.to_string().contains("target was made by another"), "{error}");
+        assert!(target.join("old").is_file() && staging.join("new").is_file());
+        std::fs::remove_file(target.join("old")).expect("removed");
+        publish_new(&staging, &target).expect("published");
+        assert!(target.join("new").is_file() && !staging.exists());
+    }
 }

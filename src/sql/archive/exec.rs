@@ -8,7 +8,7 @@ use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray, UInt64Array,
 };
 use datafusion::arrow::compute::take_record_batch;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::stats::Statistics;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
@@ -218,7 +218,9 @@ impl ExecutionPlan for ArchiveExec {
             loop {
                 if let Some((batch, rows)) = current.take().filter(|(_, rows)| !rows.is_empty()) {
                     let count = rows.len().min(reading.batch_size);
+                    let timer = reading.baseline.elapsed_compute().timer();
                     let slice = part(&batch, rows.start..rows.start + count)?;
+                    timer.done();
                     let slice = slice.record_output(&reading.baseline);
                     let current = Some((batch, rows.start + count..rows.end));
                     return Ok::<_, DataFusionError>(Some((slice, (reading, units, current))));
@@ -237,10 +239,23 @@ impl ExecutionPlan for ArchiveExec {
 /// Some rows of a row group. Small parts are copied: whoever keeps one would keep all of the row group, and is charged
 /// for all of it each time.
 fn part(batch: &RecordBatch, rows: Range<usize>) -> Result<RecordBatch> {
-    if 2 * rows.len() >= batch.num_rows() {
+    // Without columns there is nothing but the number of rows.
+    if 2 * rows.len() >= batch.num_rows() || batch.num_columns() == 0 {
         return Ok(batch.slice(rows.start, rows.len()));
     }
-    Ok(take_record_batch(batch, &UInt64Array::from_iter_values(rows.start as u64..rows.end as u64))?)
+    let rows = UInt64Array::from_iter_values(rows.start as u64..rows.end as u64);
+    let taken = take_record_batch(batch, &rows)?;
+    let columns = taken.columns().iter().map(without_the_rest).collect();
+    Ok(RecordBatch::try_new(taken.schema(), columns)?)
+}
+
+/// Views hold on to the bytes of all rows that they were taken from.
+fn without_the_rest(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Utf8View => Arc::new(column.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
+        _ => column.clone(),
+    }
 }
 
 /// One partition at work.

@@ -96,8 +96,8 @@ impl DataSink for ArchiveSink {
                 None => compress(inputs, &self.place.store, &self.place.folder, &self.job, &()).await,
             };
             match report {
-                // Another process has begun the archive, or inserted the same rows, at this moment.
-                Err(ArchiveError::Exists(_) | ArchiveError::Taken(_)) => {
+                // Another process has begun the archive, replaced it, or inserted the same rows.
+                Err(ArchiveError::Exists(_) | ArchiveError::Taken(_) | ArchiveError::Replaced) => {
                     self.place.refresh(&self.schema).await?
                 }
                 other => break other,

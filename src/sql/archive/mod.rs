@@ -46,6 +46,13 @@ impl TableProviderFactory for ArchiveTableFactory {
         // A folder, whether or not it is there.
         let location = if location.ends_with('/') { location.clone() } else { format!("{location}/") };
         let url = ListingTableUrl::parse(&location)?;
+        if url.get_glob().is_some() {
+            // What it begins with is another folder.
+            return plan_err!(
+                "the LOCATION {location} is a pattern, and an archive is one folder; if *, ? or [ are part of its name, \
+                 write it as a URL such as file:///data/%5B1%5D/"
+            );
+        }
         let store = state.runtime_env().object_store(&url)?;
         let schema = Arc::new(command.schema.as_arrow().clone());
         let mut job = options::parse(&command.options)?;

@@ -17,7 +17,8 @@ use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::object_store::ObjectStore;
 use datafusion::object_store::path::Path;
-use datafusion::parquet::file::metadata::ParquetMetaData;
+use datafusion::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use datafusion::parquet::file::statistics::Statistics as ParquetStatistics;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use percent_encoding::percent_decode_str;
@@ -26,7 +27,7 @@ use super::exec::{ArchiveExec, Unit};
 use super::external;
 use super::insert::ArchiveSink;
 use super::pruning::{may_hide_nan, page_filter, pages_to_read, row_groups_to_read};
-use crate::archive::{Archive, ArchiveError, Bound, DataFile, FileEntry, Job, LayoutRequest};
+use crate::archive::{Archive, ArchiveError, Bound, DataFile, FileEntry, Job, Layout, LayoutRequest};
 
 /// An archive as a table: values are decoded where a query needs them.
 #[derive(Debug)]
@@ -77,7 +78,10 @@ impl ArchiveTable {
     ) -> Result<Self> {
         let opened = match Archive::open(store.clone(), folder.clone()).await {
             Ok(archive) => Some(Arc::new(Opened::new(archive).await?)),
-            Err(ArchiveError::NotAnArchive(_)) if !schema.fields().is_empty() => None,
+            Err(ArchiveError::NotAnArchive(_)) if !schema.fields().is_empty() => {
+                job.layout.check(&schema).map_err(external)?;
+                None
+            }
             Err(error) => return Err(external(error)),
         };
         let found = opened.as_ref().map(|opened| opened.schema());
@@ -90,14 +94,16 @@ impl ArchiveTable {
         if let Some(opened) = &opened {
             let (asked, bound) = (job.bound, opened.archive.bound());
             if asked != Bound::None && asked != bound {
-                return plan_err!(
-                    "the archive promises {bound:?}, which the options cannot change to {asked:?}"
-                );
+                return plan_err!("the archive promises {bound}, which the options cannot change to {asked}");
             }
             if let LayoutRequest::Given(layout) = &job.layout
-                && layout != opened.archive.layout()
+                && !layout.is_like(opened.archive.layout())
             {
-                return plan_err!("the archive has the layout {:?}, not {layout:?}", opened.archive.layout());
+                return plan_err!(
+                    "the archive has the layout {}, which the options cannot change to {}",
+                    layout_text(opened.archive.layout())?,
+                    layout_text(layout)?
+                );
             }
         }
         let place = Arc::new(Place {
@@ -123,6 +129,11 @@ impl ArchiveTable {
         });
         Ok(Self { place, job: Job { resume: false, ..Job::default() }, schema })
     }
+}
+
+/// A layout as reports show it.
+fn layout_text(layout: &Layout) -> Result<String> {
+    serde_json::to_string(layout).map_err(|error| exec_datafusion_err!("{error}"))
 }
 
 impl Place {
@@ -229,15 +240,25 @@ impl Opened {
 }
 
 /// What a footer says of a column, no more exact than it is: extremes of floats leave NaN out and the sign of zeros open,
-/// and counts of NULLs may be missing.
+/// counts of NULLs may be missing, and extremes of a row group with long values, too.
 fn as_exact_as_told(metadata: &ParquetMetaData, field: &Field, told: ColumnStatistics) -> ColumnStatistics {
     let chunks = metadata.row_groups().iter().flat_map(|group| group.columns());
-    let mut own =
-        chunks.filter(|chunk| chunk.column_path().parts().first().is_some_and(|name| name == field.name()));
-    let counted =
-        own.all(|chunk| chunk.statistics().is_some_and(|statistics| statistics.null_count_opt().is_some()));
+    let is_own = |chunk: &&ColumnChunkMetaData| {
+        chunk.column_path().parts().first().is_some_and(|name| name == field.name())
+    };
+    let own: Vec<_> = chunks.filter(is_own).map(|chunk| (chunk.num_values(), chunk.statistics())).collect();
+    let nulls = |told: &Option<&ParquetStatistics>| told.and_then(|told| told.null_count_opt());
+    let counted = own.iter().all(|(_, told)| nulls(told).is_some());
     let null_count = if counted { told.null_count } else { Precision::Absent };
     let told = ColumnStatistics { null_count, ..told };
+    let is_limited = |(values, told): &(i64, Option<&ParquetStatistics>)| {
+        let both =
+            |told: &&ParquetStatistics| told.min_bytes_opt().is_some() && told.max_bytes_opt().is_some();
+        nulls(told).is_some_and(|nulls| nulls as i64 == *values) || told.as_ref().is_some_and(both)
+    };
+    if !own.iter().all(is_limited) {
+        return ColumnStatistics { min_value: Precision::Absent, max_value: Precision::Absent, ..told };
+    }
     if !may_hide_nan(field.data_type()) {
         return told;
     }
