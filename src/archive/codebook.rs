@@ -261,7 +261,8 @@ impl Codebook {
         }
         let sensors = reader.size(MOST_SENSORS)?;
         let atoms = reader.size(Dictionary::MOST_ATOMS)?;
-        const MOST_VALUES: usize = 1 << 28;
+        // Twice as many as are learned from at most.
+        const MOST_VALUES: usize = 1 << 26;
         if sensors == 0 || atoms == 0 || sensors.saturating_mul(atoms + 1) > MOST_VALUES {
             return Err(ArchiveError::corrupt(format!("{atoms} atoms of {sensors} sensors")));
         }

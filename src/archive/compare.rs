@@ -2,7 +2,7 @@
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 
 use super::cells::{Cell, Cells, Group, gather};
 use super::data_file::{CodedTable, DataFile};
@@ -27,10 +27,11 @@ pub(super) async fn compare(file: &DataFile, input: &Input) -> Result<ErrorSums>
     }
     let columns: Vec<usize> = (0..file.schema.fields().len()).collect();
     let mut errors = ErrorSums::default();
-    let mut rows = source.batches(&source.all_rows(), READ_ROWS).await?;
+    let mut rows = source.batches(&source.all_rows(), source.rows_at_a_time(READ_ROWS)).await?;
     let mut waiting: Option<RecordBatch> = None;
-    for row_group in 0..file.row_groups() {
-        let decoded = file.read(row_group, &columns).await?;
+    let decoded = futures::stream::iter(0..file.row_groups());
+    let mut decoded = decoded.flat_map(|row_group| file.rows_of(row_group, columns.clone()));
+    while let Some(decoded) = decoded.try_next().await? {
         let mut parts = Vec::new();
         let mut missing = decoded.num_rows();
         while missing > 0 {

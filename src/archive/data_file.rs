@@ -4,15 +4,18 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, RecordBatchReader};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Int16Type, SchemaRef, UInt16Type};
 use bytes::Bytes;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+    RowSelection,
 };
 
 use super::block;
@@ -20,18 +23,22 @@ use super::cells::Group;
 use super::chunks::Chunks;
 use super::codebook::Codebook;
 use super::footer::{Footer, KEY};
+use super::kept_rows::{KeptRows, column_named, other_count, together};
 use super::layout::{Table, column};
 use super::manifest::hash_of;
 use super::parquet_footer::{chunk_ranges, parse_footer, parse_indexed_footer};
-use super::placed::MOST_CELLS;
+use super::placed::{BLOCK_VALUES, MOST_CELLS};
 use super::placement::Placement;
+use super::pool::compute;
 use super::quantiser::Bound;
+use super::source::{READ_ROWS, read_ahead};
 use super::sparse_codes::WholeCode;
 use super::{ArchiveError, Result};
-use crate::columnar::conform;
 
 /// Row groups of more cells are not written, with some room for how writers may change.
 const MOST_CELLS_READ: usize = 16 * MOST_CELLS;
+/// Parquet's reader makes room for as many rows as it is told, whatever there are.
+const MOST_ROWS_AT_ONCE: usize = BLOCK_VALUES;
 
 /// A data file that has been opened: its footer is known and checked.
 #[derive(Debug, Clone)]
@@ -79,7 +86,7 @@ impl DataFile {
         // Only data files of archives have an index of pages that is known to be theirs.
         let metadata = match codebook {
             Some(_) => parse_indexed_footer(footer, size)?,
-            None => parse_footer(footer)?,
+            None => parse_footer(footer, size)?,
         };
         let metadata = Arc::new(metadata);
         // A table that looks like one of ours but is stored as it was has no description.
@@ -218,20 +225,22 @@ impl DataFile {
         Ok(Fetched { row_group, rows, is_empty, mask, chunks: Chunks::new(parts) })
     }
 
-    /// The rows of what was fetched: all of them, or some.
-    fn physical(&self, fetched: Fetched, rows: Option<&RowSelection>) -> Result<RecordBatch> {
+    /// The rows of what was fetched, all of them or some, so many at a time.
+    fn physical(
+        &self,
+        fetched: Fetched,
+        rows: Option<&RowSelection>,
+        size: usize,
+    ) -> Result<ParquetRecordBatchReader> {
         let mut reader =
             ParquetRecordBatchReaderBuilder::new_with_metadata(fetched.chunks, self.metadata.clone())
                 .with_row_groups(vec![fetched.row_group])
                 .with_projection(fetched.mask)
-                .with_batch_size(fetched.rows.max(1));
+                .with_batch_size(size.clamp(1, MOST_ROWS_AT_ONCE));
         if let Some(rows) = rows {
             reader = reader.with_row_selection(rows.clone());
         }
-        let reader = reader.build()?;
-        let schema = arrow::array::RecordBatchReader::schema(&reader);
-        let batches: Vec<RecordBatch> = reader.collect::<std::result::Result<_, _>>()?;
-        Ok(concat_batches(&schema, &batches)?)
+        Ok(reader.build()?)
     }
 
     /// Fetches what some columns of the original table take, of one row group.
@@ -242,45 +251,58 @@ impl DataFile {
         }
     }
 
-    /// Columns that are as they were, of which the bytes are there: all rows, or some of them.
+    /// Columns that are as they were, of which the bytes are there: all rows, or some of them, so many at a time.
     pub fn decode_kept(
         &self,
         fetched: Fetched,
         columns: &[usize],
         rows: Option<&RowSelection>,
-    ) -> Result<RecordBatch> {
+        size: usize,
+    ) -> Result<KeptRows> {
         let schema = Arc::new(self.schema.project(columns)?);
-        let (all, is_empty) = (fetched.rows, fetched.is_empty);
-        let batch = self.physical(fetched, rows)?;
-        let count = match (rows, is_empty) {
-            (Some(rows), _) => rows.row_count(),
-            (None, true) => all,
-            (None, false) => batch.num_rows(),
+        let left = rows.map_or(fetched.rows, RowSelection::row_count);
+        let reader = if fetched.is_empty { None } else { Some(self.physical(fetched, rows, size)?) };
+        Ok(KeptRows::new(reader, schema, left, size))
+    }
+
+    /// Reads some columns of the original table, of one row group, in the order asked for, in a task of its own. What is
+    /// coded comes at once; row groups of tables that are stored as they were may be of any size.
+    pub fn rows_of(&self, row_group: usize, columns: Vec<usize>) -> BoxStream<'static, Result<RecordBatch>> {
+        let file = self.clone();
+        let batches = async move {
+            let fetched = file.fetch(row_group, &columns).await?;
+            Ok::<_, ArchiveError>(match file.coded {
+                Some(_) => {
+                    let decoded = compute("decoding", move || file.decode(fetched, &columns)).await;
+                    futures::stream::once(std::future::ready(decoded)).boxed()
+                }
+                None => futures::stream::iter(file.decode_kept(fetched, &columns, None, READ_ROWS)?).boxed(),
+            })
         };
-        let options = RecordBatchOptions::new().with_row_count(Some(count));
-        let found = columns.iter().map(|i| {
-            let field = self.schema.field(*i);
-            Ok(conform(column_named(&batch, field.name())?, field)?)
-        });
-        Ok(RecordBatch::try_new_with_options(schema, found.collect::<Result<_>>()?, &options)?)
+        read_ahead(futures::stream::once(batches).try_flatten()).boxed()
     }
 
-    /// Reads some columns of the original table, of one row group, in the order asked for.
+    /// The same as one batch.
     pub async fn read(&self, row_group: usize, columns: &[usize]) -> Result<RecordBatch> {
-        self.decode(self.fetch(row_group, columns).await?, columns)
+        let schema = Arc::new(self.schema.project(columns)?);
+        together(schema, self.rows_of(row_group, columns.to_vec()).try_collect().await?)
     }
 
-    /// Some columns of the original table, of which the bytes are there, in the order asked for.
+    /// Some columns of a coded table, of which the bytes are there, in the order asked for.
     pub fn decode(&self, fetched: Fetched, columns: &[usize]) -> Result<RecordBatch> {
         let schema = Arc::new(self.schema.project(columns)?);
         let rows = fetched.rows;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let Some(coded) = &self.coded else {
-            return self.decode_kept(fetched, columns, None);
-        };
+        let coded = self.coded.as_ref().ok_or_else(|| ArchiveError::corrupt("it is not coded"))?;
         let (table, codebook) = (&coded.table, coded.codebook.as_ref());
         let plan = coded.plan(columns)?;
-        let batch = self.physical(fetched, None)?;
+        let is_empty = fetched.is_empty;
+        let reader = self.physical(fetched, None, rows)?;
+        let found = reader.schema();
+        let batch = concat_batches(&found, &reader.collect::<std::result::Result<Vec<_>, _>>()?)?;
+        if batch.num_rows() != rows && !is_empty {
+            return Err(other_count(batch.num_rows(), rows));
+        }
         let mut restored: HashMap<usize, ArrayRef> = HashMap::new();
         if !plan.groups.is_empty() {
             let code = column_named(&batch, self.metadata.schema().field(coded.footer.code_column).name())?;
@@ -356,13 +378,6 @@ impl CodedTable {
         physical.dedup();
         Ok(ReadPlan { physical, groups, group_of })
     }
-}
-
-fn column_named(batch: &RecordBatch, name: &str) -> Result<ArrayRef> {
-    batch
-        .column_by_name(name)
-        .cloned()
-        .ok_or_else(|| ArchiveError::corrupt(format!("column {name} is missing")))
 }
 
 fn read_codes(column: &ArrayRef, placement: &Placement) -> Result<Vec<WholeCode>> {

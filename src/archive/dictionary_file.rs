@@ -6,7 +6,6 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray, BinaryArray, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use bytes::Bytes;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -17,6 +16,7 @@ use super::codebook::Codebook;
 use super::drift::Promise;
 use super::layout::Layout;
 use super::learn::LearnSettings;
+use super::parquet_footer::rows_of;
 use super::quantiser::Bound;
 use super::{ArchiveError, FORMAT_VERSION, Result};
 use crate::math::kernels;
@@ -133,7 +133,7 @@ pub(crate) fn write(codebook: &Codebook, description: &Description) -> Result<Ve
 
 pub(crate) fn read(bytes: Bytes) -> Result<(Codebook, Description)> {
     let wrong = || ArchiveError::corrupt("it is not an archive's dictionary");
-    let mut reader = ParquetRecordBatchReaderBuilder::try_new(bytes)?.build()?;
+    let mut reader = rows_of(bytes)?;
     let batch = reader.next().ok_or_else(wrong)??;
     let column = |name: &str| batch.column_by_name(name).ok_or_else(wrong);
     let text = column("description")?.as_string_opt::<i32>().ok_or_else(wrong)?;

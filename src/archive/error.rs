@@ -101,7 +101,10 @@ pub enum ArchiveError {
     /// An error of Parquet.
     #[error(transparent)]
     Parquet(#[from] ParquetError),
-    /// An error of the object store.
+    /// An input that its store does not give.
+    #[error("it cannot be read: {0}")]
+    Unreadable(object_store::Error),
+    /// An error of the object store that is written to.
     #[error(transparent)]
     Store(#[from] object_store::Error),
     /// An error of the file system.

@@ -4,15 +4,15 @@ use arrow::array::{Array, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use bytes::Bytes;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
+use super::parquet_footer::rows_of;
 use super::{ArchiveError, Result};
 use crate::columnar::dictionary_from_bytes;
 use crate::math::Dictionary;
 
 /// Reads the only dictionary of a Parquet file, in its column `dictionary`; `lambda` replaces its penalty.
 pub fn read_dictionary(parquet: Bytes, lambda: Option<f64>) -> Result<Dictionary> {
-    let mut reader = ParquetRecordBatchReaderBuilder::try_new(parquet)?.build()?;
+    let mut reader = rows_of(parquet)?;
     let one = || ArchiveError::layout("expected one row with a column dictionary, as sparse_train makes it");
     let batch = reader.next().ok_or_else(one)??;
     let column = cast(batch.column_by_name("dictionary").ok_or_else(one)?, &DataType::Binary)?;

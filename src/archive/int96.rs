@@ -26,7 +26,8 @@ pub(super) async fn check(input: &Input, metadata: &ParquetMetaData) -> Result<(
         for group in metadata.row_groups() {
             let chunk = group.column(leaf);
             let (start, length) = chunk.byte_range();
-            let bytes = input.store.get_range(&input.path, start..start.saturating_add(length)).await?;
+            let bytes = input.store.get_range(&input.path, start..start.saturating_add(length)).await;
+            let bytes = bytes.map_err(ArchiveError::Unreadable)?;
             let bytes = Arc::new(Chunks::new(vec![(start, bytes)]));
             let pages = SerializedPageReader::new(bytes, chunk, group.num_rows().max(0) as usize, None)?;
             let mut reader = ColumnReaderImpl::<Int96Type>::new(column.clone(), Box::new(pages));

@@ -18,11 +18,12 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::schema::types::ColumnDescriptor;
 
-use super::Result;
 use super::chunks::Chunks;
 use super::job::Input;
 use super::list_levels::{Unlevelled, unlevelled};
 use super::source::Source;
+use super::windows::Windows;
+use super::{ArchiveError, Result};
 
 /// Lists that are read at a time: pages wait for them in memory.
 const STRIP: usize = 128;
@@ -35,6 +36,7 @@ pub(super) struct ListColumn {
     metadata: Arc<ParquetMetaData>,
     /// The column's place among the file's leaves.
     leaf: usize,
+    large_bytes: u64,
     item: FieldRef,
     next_group: usize,
     group: Option<Group>,
@@ -42,7 +44,7 @@ pub(super) struct ListColumn {
 
 /// The column in a row group.
 struct Group {
-    pages: SerializedPageReader<Chunks>,
+    pages: Box<dyn PageReader>,
     largest_definition: i16,
     /// Rows of the row group whose lists were not looked at yet.
     rows: usize,
@@ -83,6 +85,7 @@ impl ListColumn {
             input: source.input.clone(),
             metadata: source.metadata.clone(),
             leaf,
+            large_bytes: source.large_bytes,
             item: item.clone(),
             next_group: 0,
             group: None,
@@ -168,10 +171,19 @@ impl ListColumn {
         self.next_group += 1;
         let chunk = group.column(self.leaf);
         let (start, length) = chunk.byte_range();
-        let bytes = self.input.store.get_range(&self.input.path, start..start.saturating_add(length)).await?;
         let rows = group.num_rows().max(0) as usize;
-        let pages =
-            SerializedPageReader::new(Arc::new(Chunks::new(vec![(start, bytes)])), chunk, rows, None)?;
+        let pages: Box<dyn PageReader> = if length > self.large_bytes {
+            let number = self.next_group - 1;
+            let windows =
+                Windows::new(&self.input, &self.metadata, number..number + 1, |leaf| leaf == self.leaf);
+            Box::new(SerializedPageReader::new(Arc::new(windows), chunk, rows, None)?)
+        } else {
+            let bytes =
+                self.input.store.get_range(&self.input.path, start..start.saturating_add(length)).await;
+            let bytes = bytes.map_err(ArchiveError::Unreadable)?;
+            let chunks = Chunks::new(vec![(start, bytes)]);
+            Box::new(SerializedPageReader::new(Arc::new(chunks), chunk, rows, None)?)
+        };
         let described = chunk.column_descr();
         let alone = ColumnDescriptor::new(described.self_type_ptr(), 0, 0, described.path().clone());
         let waiting = Waiting::default();
@@ -248,7 +260,7 @@ impl PageReader for Waiting {
 
 #[cfg(test)]
 mod tests {
-    use super::super::source::Rows;
+    use super::super::source::{Rows, read_ahead};
     use super::*;
     use arrow::array::{Array, Int64Array, RecordBatch};
     use arrow::compute::concat_batches;
@@ -299,21 +311,26 @@ mod tests {
 
     async fn come_back(rows: &[Row], alone: bool) {
         for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
-            comes_back(rows, alone, version).await;
+            let (table, mut source) = stored(rows, alone, version).await;
+            // In one piece, and piece by piece.
+            for large_bytes in [source.large_bytes, 0] {
+                source.large_bytes = large_bytes;
+                comes_back(&table, &source).await;
+            }
         }
     }
 
-    async fn comes_back(rows: &[Row], alone: bool, version: WriterVersion) {
-        let (table, source) = stored(rows, alone, version).await;
+    async fn comes_back(table: &RecordBatch, source: &Source) {
+        let rows = table.num_rows();
         for block in [1, 64, 130, 1000] {
             let column = table.num_columns() - 1;
             let blocks = source.blocks(Some(column), source.all_rows(), block).await.expect("blocks");
-            let blocks: Vec<RecordBatch> = blocks.try_collect().await.expect("all of them");
+            let blocks: Vec<RecordBatch> = read_ahead(blocks).try_collect().await.expect("all of them");
             let sizes: Vec<usize> = blocks.iter().map(RecordBatch::num_rows).collect();
             let expected: Vec<usize> =
-                (0..rows.len()).step_by(block).map(|first| block.min(rows.len() - first)).collect();
+                (0..rows).step_by(block).map(|first| block.min(rows - first)).collect();
             assert_eq!(sizes, expected);
-            assert_eq!(concat_batches(&table.schema(), &blocks).expect("one table"), table);
+            assert_eq!(concat_batches(&table.schema(), &blocks).expect("one table"), *table);
         }
         // Row groups have 100 rows.
         for (groups, offset, count) in
@@ -322,7 +339,7 @@ mod tests {
             let first = groups.start * 100 + offset;
             let part = Rows { groups, offset, count };
             let blocks = source.blocks(Some(table.num_columns() - 1), part, 64).await.expect("blocks");
-            let blocks: Vec<RecordBatch> = blocks.try_collect().await.expect("all of them");
+            let blocks: Vec<RecordBatch> = read_ahead(blocks).try_collect().await.expect("all of them");
             assert_eq!(
                 concat_batches(&table.schema(), &blocks).expect("one table"),
                 table.slice(first, count)

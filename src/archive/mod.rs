@@ -29,6 +29,7 @@ mod given;
 mod hashes;
 mod int96;
 mod job;
+mod kept_rows;
 mod known_codes;
 mod layout;
 mod layout_request;
@@ -59,6 +60,7 @@ mod sparse_codes;
 mod strangers;
 mod trial;
 mod verdict;
+mod windows;
 mod work;
 
 pub use choose::{Target, Tried};
@@ -75,6 +77,8 @@ pub use error::ArchiveError;
 pub use estimate::{Aim, Estimate, EstimateRequest, Prediction, estimate};
 pub use given::read_dictionary;
 pub use job::{Input, Job, JobObserver, JobProgress, JobReport};
+#[cfg(feature = "sql")]
+pub(crate) use kept_rows::KeptRows;
 pub use layout::Layout;
 pub use layout_request::LayoutRequest;
 pub use learn::LearnSettings;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Serialize;
@@ -20,6 +21,7 @@ use super::hashes::hash_file;
 use super::job::{Input, Job, JobObserver, JobReport};
 use super::layout::Layout;
 use super::manifest::{ErrorSummary, FileEntry, HistoryEntry, Manifest, hash_of, place};
+use super::pool::compute;
 use super::quantiser::Bound;
 use super::{ArchiveError, Result};
 
@@ -71,7 +73,7 @@ impl Archive {
                 if hash_of(&bytes) != entry.hash {
                     return Err(ArchiveError::corrupt("its content does not match its hash"));
                 }
-                dictionary_file::read(bytes)
+                compute("reading a dictionary", move || dictionary_file::read(bytes)).await
             };
             let (codebook, description) = read.await.map_err(|error| error.at(name))?;
             generations.push(Generation { codebook: Arc::new(codebook), description });
@@ -293,15 +295,18 @@ impl Archive {
     }
 
     async fn verify_file(&self, entry: &FileEntry) -> Result<()> {
-        let (length, hash) = hash_file(&self.store, &self.path_of(entry)?).await?;
-        if length != entry.bytes || hash != entry.hash {
+        let found = hash_file(&self.store, &self.path_of(entry)?, None).await?;
+        if found.length != entry.bytes || found.whole != entry.hash {
             return Err(ArchiveError::corrupt("its content does not match its hash"));
         }
         let file = self.data_file(entry).await?;
         let columns: Vec<usize> = (0..file.schema.fields().len()).collect();
         let mut rows = 0;
         for row_group in 0..file.row_groups() {
-            rows += file.read(row_group, &columns).await?.num_rows() as u64;
+            let mut batches = file.rows_of(row_group, columns.clone());
+            while let Some(batch) = batches.try_next().await? {
+                rows += batch.num_rows() as u64;
+            }
         }
         if rows != entry.rows {
             return Err(ArchiveError::corrupt(format!(

@@ -1,10 +1,14 @@
 //! The end of a Parquet file: its metadata, their length in four bytes, and `PAR1`. Indexes of pages are before them.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
 use parquet::file::metadata::{
     ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData,
 };
@@ -49,7 +53,7 @@ pub(super) async fn with_index(
 
 /// How long the footer at the end of a file of this size is, with the index of its pages.
 pub(super) fn indexed_length(end: &[u8], size: u64) -> Result<u64> {
-    let index = index_start(&parse_footer(end)?).map_or(0, |start| size.saturating_sub(start));
+    let index = index_start(&parse_footer(end, size)?).map_or(0, |start| size.saturating_sub(start));
     Ok(index.max(footer_length(end)?))
 }
 
@@ -62,7 +66,8 @@ async fn fetch_end(
     length: u64,
 ) -> Result<Bytes> {
     if let Some(start) = (known.len() as u64).checked_sub(length) {
-        return Ok(known.slice(start as usize..));
+        // A slice would keep all that was fetched.
+        return Ok(Bytes::copy_from_slice(&known[start as usize..]));
     }
     let start = size.checked_sub(length);
     let start = start.ok_or_else(|| ArchiveError::NotParquet("it is shorter than its footer".to_string()))?;
@@ -76,26 +81,35 @@ fn index_start(metadata: &ParquetMetaData) -> Option<u64> {
     starts.flatten().filter_map(|start| u64::try_from(start).ok()).min()
 }
 
-/// Parses a footer; what is before it does not matter.
-pub(super) fn parse_footer(end: &[u8]) -> Result<ParquetMetaData> {
+/// Parses the footer of a file of this size; what is before it does not matter.
+pub(super) fn parse_footer(end: &[u8], size: u64) -> Result<ParquetMetaData> {
     let start = (end.len() as u64).checked_sub(footer_length(end)?);
     let start = start.ok_or_else(|| ArchiveError::corrupt("no footer"))? as usize;
     let metadata = ParquetMetaDataReader::decode_metadata(&end[start..end.len() - TAIL])?;
-    // Asking a column chunk for its range panics if that begins or ends before the file does.
+    // Asking a column chunk for its range panics if that begins or ends before the file does, and stores make room for
+    // what they are asked for before they look.
     let mut chunks = metadata.row_groups().iter().flat_map(|group| group.columns());
-    let is_negative = |chunk: &ColumnChunkMetaData| {
+    let is_outside = |chunk: &ColumnChunkMetaData| {
         let start = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());
-        start < 0 || chunk.compressed_size() < 0
+        let range = u64::try_from(start).ok().zip(u64::try_from(chunk.compressed_size()).ok());
+        range.and_then(|(start, length)| start.checked_add(length)).is_none_or(|end| end > size)
     };
-    if chunks.any(is_negative) {
-        return Err(ArchiveError::NotParquet("its footer names bytes before its beginning".to_string()));
+    if chunks.any(is_outside) {
+        return Err(ArchiveError::NotParquet("its footer names bytes that it does not have".to_string()));
     }
     Ok(metadata)
 }
 
+/// The rows of a file in memory, whose footer is checked as that of any other.
+pub(super) fn rows_of(file: Bytes) -> Result<ParquetRecordBatchReader> {
+    let metadata = Arc::new(parse_footer(&file, file.len() as u64)?);
+    let metadata = ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::new())?;
+    Ok(ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata).build()?)
+}
+
 /// Parses the footer of a file of this size, and the index of its pages where that is known too.
 pub(super) fn parse_indexed_footer(end: &Bytes, size: u64) -> Result<ParquetMetaData> {
-    let metadata = parse_footer(end)?;
+    let metadata = parse_footer(end, size)?;
     let known = size.saturating_sub(end.len() as u64);
     if index_start(&metadata).is_none_or(|start| start < known) {
         return Ok(metadata);

@@ -120,7 +120,9 @@ pub(super) fn place_all(
 pub(super) fn block_rows(table: &Table, sensors: usize) -> usize {
     match &table.layout {
         Layout::List { .. } | Layout::Wide { .. } => {
-            (BLOCK_VALUES / sensors.max(1)).clamp(FEWEST_BLOCK_ROWS, MOST_BLOCK_ROWS)
+            // Blocks of more cells would be divided.
+            let fewest = FEWEST_BLOCK_ROWS.min(MOST_CELLS / sensors.max(1)).max(1);
+            (BLOCK_VALUES / sensors.max(1)).clamp(fewest, MOST_BLOCK_ROWS)
         }
         Layout::Long { .. } => BLOCK_VALUES,
         Layout::Window { length, .. } => (BLOCK_VALUES / length).max(1) * length,

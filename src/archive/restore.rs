@@ -69,6 +69,9 @@ fn restore_list(field: &Field, placement: &Placement, rows: usize, cells: &Cells
         DataType::LargeList(item) => offsets::<i64>(item, &lengths, all()?, nulls),
         DataType::FixedSizeList(item, size) => {
             // NULL rows have values too, which nobody sees.
+            if rows.saturating_mul(length) > MOST_NULL_CELLS {
+                return Err(ArchiveError::corrupt(format!("{rows} lists of {length} values in a row group")));
+            }
             let mut signal = 0;
             let (mut raw, mut state) = (Vec::new(), Vec::new());
             for row_length in &lengths {

@@ -8,12 +8,12 @@ use arrow::compute::{cast, concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Int64Type};
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
-use tokio::task::JoinSet;
+use tokio::runtime::Handle;
 
-use super::Result;
 use super::layout::{Layout, Table};
 use super::placed::{BLOCK_VALUES, block_rows};
 use super::source::{READ_ROWS, Rows, Source, in_blocks, undecodable};
+use super::{ArchiveError, Result};
 
 /// Tables with at most so many values are looked at as a whole.
 const WHOLE_VALUES: u64 = 5 * BLOCK_VALUES as u64;
@@ -82,7 +82,7 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64, look
     };
     if values <= WHOLE_VALUES && bytes <= WHOLE_BYTES && sources.len() <= WHOLE_FILES {
         for source in sources {
-            let batches = source.batches(&source.all_rows(), block.min(READ_ROWS)).await?;
+            let batches = source.batches(&source.all_rows(), source.rows_at_a_time(block)).await?;
             let mut blocks = std::pin::pin!(in_blocks(batches, source.schema.clone(), block));
             while let Some(batch) = blocks.next().await {
                 sampled.blocks.push(batch.map_err(|error| error.at(&source.input.name))?);
@@ -221,7 +221,7 @@ async fn read_all(
     Ok(found.into_iter().flatten().collect())
 }
 
-/// Parts of a file, in ascending order from some row group on, in one go. In a task of its own: Parquet takes long to
+/// Parts of a file, in ascending order from some row group on, in one go. On a thread of its own: Parquet takes long to
 /// decode, and another core may be free.
 async fn read_parts(
     source: &Source,
@@ -234,10 +234,15 @@ async fn read_parts(
         return Ok(Vec::new());
     };
     let mut batches = rows_from(source, lists, group, start - source.first_row(group), end - start).await?;
+    let runtime = Handle::current();
+    let (wanted, _waiting) = tokio::sync::oneshot::channel::<()>();
     let read = async move {
         let mut found = vec![Vec::new(); parts.len()];
         let mut row = start;
         while let Some(batch) = batches.try_next().await? {
+            if wanted.is_closed() {
+                return Err(ArchiveError::Cancelled);
+            }
             let rows = row..row + batch.num_rows();
             for (part, found) in parts.iter().zip(&mut found) {
                 let shared = part.start.max(rows.start)..part.end.min(rows.end);
@@ -249,13 +254,8 @@ async fn read_parts(
         }
         found.into_iter().filter_map(|rows| together(rows).transpose()).collect()
     };
-    // Ends with whoever waits for it.
-    let mut task = JoinSet::new();
-    task.spawn(read);
-    match task.join_next().await {
-        Some(read) => read.map_err(|error| undecodable(error).at(&source.input.name))?,
-        None => Ok(Vec::new()),
-    }
+    let read = tokio::task::spawn_blocking(move || runtime.block_on(read)).await;
+    read.map_err(|error| undecodable(error).at(&source.input.name))?
 }
 
 /// So many rows from one on, of a row group and those after it.
@@ -365,7 +365,7 @@ fn quarter_of_times(
 /// The first rows that are not NULL alone.
 async fn first_lists(table: &Table, sources: &[&Source]) -> Result<Vec<RecordBatch>> {
     for source in sources {
-        let mut stream = source.batches(&source.all_rows(), READ_ROWS).await?;
+        let mut stream = source.batches(&source.all_rows(), source.rows_at_a_time(READ_ROWS)).await?;
         while let Some(batch) = stream.next().await {
             let batch = batch?;
             if batch.column(table.values[0]).null_count() < batch.num_rows() {

@@ -12,11 +12,14 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use parquet::arrow::arrow_reader::ArrowReaderOptions;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderBuilder, ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
 use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
+use tokio::runtime::Handle;
 
 use super::data_file::DataFile;
 use super::declared::readable_as;
@@ -24,12 +27,15 @@ use super::footer::Footer;
 use super::job::Input;
 use super::list_column::ListColumn;
 use super::manifest::hash_of;
-use super::parquet_footer::{fetch_footer, parse_footer};
+use super::parquet_footer::{chunk_ranges, fetch_footer, parse_footer};
+use super::windows::{LARGE_BYTES, Windows};
 use super::{ArchiveError, Result};
 use crate::columnar::conform;
 
 /// Rows read at a time.
 pub(super) const READ_ROWS: usize = 4096;
+/// Bytes of a block, about: several blocks are in memory at a time, with columns that may be of any size.
+const BLOCK_BYTES: usize = 64 << 20;
 
 /// An input whose footer is known.
 #[derive(Clone)]
@@ -44,6 +50,8 @@ pub(super) struct Source {
     pub schema: SchemaRef,
     /// When it was written, in milliseconds.
     modified: i64,
+    /// Row groups of more bytes are not fetched as a whole.
+    pub large_bytes: u64,
 }
 
 impl Source {
@@ -54,7 +62,7 @@ impl Source {
             return Err(ArchiveError::NotParquet("it is empty".to_string()));
         }
         let footer = fetch_footer(input.store.as_ref(), &input.path, bytes).await?;
-        let metadata = Arc::new(parse_footer(&footer)?);
+        let metadata = Arc::new(parse_footer(&footer, bytes)?);
         if Footer::is_in(&metadata) {
             return Err(ArchiveError::layout(
                 "this is a data file of an archive already; give the original table",
@@ -72,6 +80,7 @@ impl Source {
             row_groups,
             schema: file.schema,
             modified,
+            large_bytes: LARGE_BYTES,
         })
     }
 
@@ -129,9 +138,44 @@ impl Source {
         rows: &Rows,
         size: usize,
     ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        let leaves = self.metadata.file_metadata().schema_descr();
+        let (mask, schema) = match columns {
+            Some(columns) => {
+                let mask = ProjectionMask::roots(leaves, columns.iter().copied());
+                (mask, Arc::new(self.schema.project(columns)?))
+            }
+            None => (ProjectionMask::all(), self.schema.clone()),
+        };
+        let declared = move |batch| read_with(batch, &schema);
+        let bytes_of = |group: usize| -> u64 {
+            let ranges = chunk_ranges(self.metadata.row_group(group)).enumerate();
+            let wanted = ranges.filter(|(leaf, _)| mask.leaf_included(*leaf));
+            wanted.map(|(_, range)| range.end - range.start).sum()
+        };
+        if rows.groups.clone().any(|group| bytes_of(group) > self.large_bytes) {
+            let is_wanted = |leaf| mask.leaf_included(leaf);
+            let windows = Windows::new(&self.input, &self.metadata, rows.groups.clone(), is_wanted);
+            let metadata = ArrowReaderMetadata::try_new(self.metadata.clone(), ArrowReaderOptions::new())?;
+            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(windows, metadata);
+            let batches = futures::stream::iter(self.selected(builder, rows, size, mask).build()?);
+            return Ok(batches.map(move |batch| declared(batch?)).boxed());
+        }
         let Input { store, path, .. } = self.input.clone();
         let reader = StoredParquet { store, path, metadata: self.metadata.clone() };
-        let mut builder = ParquetRecordBatchStreamBuilder::new(reader).await?.with_batch_size(size);
+        let builder = ParquetRecordBatchStreamBuilder::new(reader).await?;
+        let batches = self.selected(builder, rows, size, mask).build()?;
+        Ok(batches.map(move |batch| declared(batch?)).boxed())
+    }
+
+    /// Makes a reader read these rows.
+    fn selected<T>(
+        &self,
+        builder: ArrowReaderBuilder<T>,
+        rows: &Rows,
+        size: usize,
+        mask: ProjectionMask,
+    ) -> ArrowReaderBuilder<T> {
+        let mut builder = builder.with_batch_size(size).with_projection(mask);
         builder = builder.with_row_groups(rows.groups.clone().collect());
         // A selection takes time, even of all there is.
         if rows.offset > 0 {
@@ -141,14 +185,18 @@ impl Source {
         if rows.count < there.saturating_sub(rows.offset) {
             builder = builder.with_limit(rows.count);
         }
-        let mut schema = self.schema.clone();
-        if let Some(columns) = columns {
-            let mask = ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied());
-            builder = builder.with_projection(mask);
-            schema = Arc::new(schema.project(columns)?);
-        }
-        let declared = move |batch| read_with(batch, &schema);
-        Ok(builder.build()?.map_err(ArchiveError::from).map(move |batch| declared(batch?)).boxed())
+        builder
+    }
+
+    /// Rows that are read at a time, of blocks of so many: fewer of those that are large.
+    pub fn rows_at_a_time(&self, block: usize) -> usize {
+        let largest = self
+            .metadata
+            .row_groups()
+            .iter()
+            .map(|group| group.total_byte_size().max(0) as u64 / group.num_rows().max(1) as u64);
+        let affordable = BLOCK_BYTES as u64 / largest.max().unwrap_or(0).max(1);
+        block.min(READ_ROWS).min(affordable.max(1) as usize)
     }
 
     /// Rows in blocks of so many. `lists` is the column that values are in, where these are lists.
@@ -158,7 +206,7 @@ impl Source {
         rows: Rows,
         block: usize,
     ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-        let size = block.min(READ_ROWS);
+        let size = self.rows_at_a_time(block);
         let found = lists.and_then(|column| Some((column, ListColumn::new(self, column)?)));
         let Some((column, lists)) = found else {
             let batches = self.batches(&rows, size).await?;
@@ -210,7 +258,7 @@ impl BlocksOfLists {
             return Ok(Some(futures::stream::once(std::future::ready(Ok(block))).boxed()));
         }
         self.others = futures::stream::empty().boxed();
-        let rest = self.source.batches(&self.left, block.min(READ_ROWS)).await?;
+        let rest = self.source.batches(&self.left, self.source.rows_at_a_time(block)).await?;
         Ok(Some(in_blocks(rest, self.source.schema.clone(), block).boxed()))
     }
 
@@ -267,13 +315,13 @@ impl AsyncFileReader for StoredParquet {
     }
 }
 
-/// Reads in a task of its own, so that coding need not wait for it, and that damage which makes a decoder panic is an
+/// Reads on a thread of its own, so that coding need not wait for it, and that damage which makes a decoder panic is an
 /// error. One block waits for coding, no more: memory that is touched for the first time takes long to get.
 pub(super) fn read_ahead(
     blocks: impl futures::Stream<Item = Result<RecordBatch>> + Send + 'static,
 ) -> impl futures::Stream<Item = Result<RecordBatch>> {
     let (sender, receiver) = tokio::sync::mpsc::channel(1);
-    let task = tokio::spawn(async move {
+    let read = async move {
         let mut blocks = std::pin::pin!(blocks);
         while let Some(block) = blocks.next().await {
             // Nobody waits for more after an error or a cancellation.
@@ -281,7 +329,10 @@ pub(super) fn read_ahead(
                 return;
             }
         }
-    });
+    };
+    // Decoding takes long, and large row groups are waited for while they are decoded.
+    let runtime = Handle::current();
+    let task = tokio::task::spawn_blocking(move || runtime.block_on(read));
     let blocks = futures::stream::unfold((receiver, Some(task)), |(mut receiver, mut task)| async move {
         if let Some(block) = receiver.recv().await {
             return Some((block, (receiver, task)));
@@ -298,7 +349,7 @@ pub(super) fn undecodable(error: tokio::task::JoinError) -> ArchiveError {
     ArchiveError::NotParquet(format!("its pages cannot be decoded: {error}"))
 }
 
-/// Batches put together, or cut, to blocks of so many rows.
+/// Batches put together, or cut, to blocks of so many rows; fewer where rows are large.
 pub(super) fn in_blocks(
     batches: BoxStream<'static, Result<RecordBatch>>,
     schema: SchemaRef,
@@ -306,10 +357,12 @@ pub(super) fn in_blocks(
 ) -> impl futures::Stream<Item = Result<RecordBatch>> {
     let state = (batches, Vec::<RecordBatch>::new(), 0usize, schema);
     futures::stream::try_unfold(state, move |(mut batches, mut waiting, mut count, schema)| async move {
-        while count < rows {
+        let mut bytes = 0;
+        while count < rows && bytes < BLOCK_BYTES {
             match batches.try_next().await? {
                 Some(batch) => {
                     count += batch.num_rows();
+                    bytes += batch.get_array_memory_size();
                     waiting.push(batch);
                 }
                 None => break,

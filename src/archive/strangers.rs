@@ -38,5 +38,7 @@ async fn is_left_of_a_job(store: &Arc<dyn ObjectStore>, object: &ObjectMeta) -> 
         return true;
     }
     let footer = fetch_footer(store.as_ref(), &object.location, object.size).await;
-    footer.and_then(|footer| parse_footer(&footer)).is_ok_and(|metadata| Footer::is_in(&metadata))
+    footer
+        .and_then(|footer| parse_footer(&footer, object.size))
+        .is_ok_and(|metadata| Footer::is_in(&metadata))
 }

@@ -18,7 +18,7 @@ use super::dictionary_file::Description;
 use super::drift::{Drift, Promise, Watch};
 use super::error_sums::ErrorSums;
 use super::footer::Footer;
-use super::hashes::{chunk_hashes, hash_file};
+use super::hashes::{ChunkHasher, Hashes, hash_file};
 use super::job::{Job, JobObserver, JobProgress, JobReport};
 use super::layout::{Layout, Table};
 use super::manifest::{DictionaryEntry, FileEntry, Manifest, hash_of};
@@ -210,14 +210,14 @@ impl Work<'_> {
 
     async fn finished_at(&mut self, source: &Source, spot: Spot) -> Result<Option<FileEntry>> {
         let (store, path) = (&self.site.store, &spot.path);
-        let (length, hash) = match hash_file(store, path).await {
-            Ok(found) => found,
-            Err(ArchiveError::Store(object_store::Error::NotFound { .. })) => return Ok(None),
-            Err(error) => return Err(error),
+        let length = match store.head(path).await {
+            Ok(found) => found.size,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
         };
         // Whatever cannot be read is not finished.
         let Ok(mut footer) = fetch_footer(store.as_ref(), path, length).await else { return Ok(None) };
-        if parse_footer(&footer).is_ok_and(|metadata| Footer::is_in(&metadata)) {
+        if parse_footer(&footer, length).is_ok_and(|metadata| Footer::is_in(&metadata)) {
             let Ok(indexed) = with_index(store.as_ref(), path, length, footer).await else { return Ok(None) };
             footer = indexed;
         }
@@ -239,18 +239,34 @@ impl Work<'_> {
                 file
             }
         };
+        let is_of_source = match &file.coded {
+            Some(coded) => coded.footer.source == source.identity(),
+            None => footer == source.footer && length == source.bytes,
+        };
+        if !is_of_source {
+            return Ok(None);
+        }
+        // A machine that went down may have lost what is in the middle of a file.
+        let found = hash_file(store, path, Some(file.metadata.metadata())).await?;
+        let Hashes { length, whole, chunks } = found;
         match &file.coded {
-            Some(coded) if coded.footer.source == source.identity() => {
-                let signals = coded.footer.row_groups.iter().map(|group| group.signals as u64).sum();
+            Some(coded) => {
+                let groups = &coded.footer.row_groups;
+                if !groups.iter().map(|group| &group.hashes).eq(&chunks) {
+                    return Ok(None);
+                }
+                let signals = groups.iter().map(|group| group.signals as u64).sum();
                 let (error, left) = (coded.footer.error, coded.footer.left.map(|left| (left, signals)));
-                Ok(Some(self.entry(source, &spot, length, hash, &footer, error, left, None)))
+                Ok(Some(self.entry(source, &spot, length, whole, &footer, error, left, None)))
             }
-            None if footer == source.footer && length == source.bytes => {
-                let hashes = chunk_hashes(store, path, &footer).await?;
+            None => {
+                let original = hash_file(&source.input.store, &source.input.path, None).await;
+                if original.map_err(unreadable)?.whole != whole {
+                    return Ok(None);
+                }
                 let error = ErrorSums::default();
-                Ok(Some(self.entry(source, &spot, length, hash, &footer, error, None, Some(hashes))))
+                Ok(Some(self.entry(source, &spot, length, whole, &footer, error, None, Some(chunks))))
             }
-            _ => Ok(None),
         }
     }
 
@@ -395,25 +411,47 @@ impl Work<'_> {
     }
 
     async fn store_as_it_was(&self, source: &Source, spot: &Spot) -> Result<Coded> {
-        let (from, original) = (&source.input.store, &source.input.path);
-        let hashes = chunk_hashes(from, original, &source.footer).await?;
         let mut output = Output::new(WriteMultipart::new(self.site.store.put_multipart(&spot.path).await?));
-        if let Err(error) = copy(from, original, &mut output).await {
-            let _ = output.upload.abort().await;
-            return Err(error);
-        }
-        let (length, hash, error) = (output.length, output.hash(), ErrorSums::default());
-        let entry = self.entry(source, spot, length, hash, &source.footer, error, None, Some(hashes));
+        let Hashes { length, whole, chunks } = match copy(source, &mut output).await {
+            Ok(hashes) => hashes,
+            Err(error) => {
+                let _ = output.upload.abort().await;
+                return Err(error);
+            }
+        };
+        let (footer, error) = (&source.footer, ErrorSums::default());
+        let entry = self.entry(source, spot, length, whole, footer, error, None, Some(chunks));
         Ok(Coded { entry, drift: None, upload: output.upload })
     }
 }
 
-async fn copy(from: &Arc<dyn ObjectStore>, original: &Path, output: &mut Output) -> Result<()> {
-    let mut bytes = from.get(original).await?.into_stream();
+/// Copies a file. What is read now must be what its footer was read from.
+async fn copy(source: &Source, output: &mut Output) -> Result<Hashes> {
+    let Source { input, bytes: size, footer, metadata, .. } = source;
+    let found = input.store.get(&input.path).await.map_err(ArchiveError::Unreadable)?;
+    let mut bytes = found.into_stream().map_err(ArchiveError::Unreadable);
+    let changed = || ArchiveError::NotParquet("it was changed while it was read".to_string());
+    let before_footer = size.saturating_sub(footer.len() as u64);
+    let (mut hasher, mut end) = (ChunkHasher::new(Some(metadata)), Vec::new());
     while let Some(part) = bytes.try_next().await? {
+        let passed = before_footer.saturating_sub(output.length).min(part.len() as u64);
+        end.extend_from_slice(&part[passed as usize..]);
+        if end.len() > footer.len() {
+            return Err(changed());
+        }
+        hasher.write(&part);
         output.write(part.to_vec()).await?;
     }
-    Ok(())
+    let hashes = hasher.finish();
+    if hashes.length == *size && end == *footer { Ok(hashes) } else { Err(changed()) }
+}
+
+/// What is wrong with an input, not with the archive.
+fn unreadable(error: ArchiveError) -> ArchiveError {
+    match error {
+        ArchiveError::Store(error) => ArchiveError::Unreadable(error),
+        other => other,
+    }
 }
 
 /// A data file that is written, but not there yet.

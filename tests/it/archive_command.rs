@@ -216,6 +216,40 @@ fn a_killed_job_goes_on_where_it_was() {
     }
 }
 
+/// As after a machine went down: the end of a file is there, and something before it is not.
+#[test]
+fn what_was_lost_of_a_finished_file_is_done_again() {
+    let folder = Folder::new();
+    for file in 0..6 {
+        folder.traffic(&format!("in/f{file}.parquet"), "list", file);
+    }
+    let (input, undisturbed) = (folder.path("in"), folder.path("undisturbed"));
+    ok(&["compress", &input, "-o", &undisturbed, "--max-error", "0.2"]);
+    let first = folder.staging("archive").join("f0.parquet");
+    let archive = folder.path("archive");
+    let arguments = ["compress", &input, "-o", &archive, "--max-error", "0.2"];
+    let stopped = (0..20).any(|_| {
+        let mut child =
+            sparrow().args(arguments).stderr(std::process::Stdio::null()).spawn().expect("it runs");
+        while !first.exists() && child.try_wait().expect("a state").is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child.kill().expect("kill -9");
+        child.wait().expect("ended");
+        let stopped = first.exists();
+        if !stopped {
+            let _ = std::fs::remove_dir_all(&archive);
+        }
+        stopped
+    });
+    assert!(stopped, "it was never stopped in the middle");
+    let mut bytes = std::fs::read(&first).expect("a finished file");
+    bytes[100..120].fill(0);
+    std::fs::write(&first, bytes).expect("written");
+    ok(&arguments);
+    assert_eq!(contents(Path::new(&archive)), contents(Path::new(&undisturbed)));
+}
+
 #[cfg(unix)]
 #[test]
 fn a_full_disk_and_a_read_only_place_leave_nothing() {

@@ -129,6 +129,25 @@ fn a_file_that_cannot_be_read_does_not_stop_the_others() {
 }
 
 #[test]
+fn a_file_that_lost_its_middle_does_not_stop_the_others() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("tables")).expect("a folder");
+    folder.smooth("tables/a.parquet", "20.0");
+    let broken = folder.smooth("tables/b.parquet", "21.0");
+    let mut bytes = std::fs::read(&broken).expect("a table");
+    let footer = bytes.len() - 8;
+    let footer =
+        footer - u32::from_le_bytes(bytes[footer..footer + 4].try_into().expect("four bytes")) as usize;
+    bytes.drain(100..footer);
+    std::fs::write(&broken, bytes).expect("written");
+    let archive = folder.path("archive");
+    let error = fails(&["compress", &folder.path("tables"), "-o", &archive, "--max-error", "0.5"]);
+    assert!(error.contains("b.parquet: not a Parquet file: its footer names bytes"), "{error}");
+    assert!(error.contains("1 of 2 files failed"), "{error}");
+    assert_eq!(ok(&["inspect", &archive])["rows"], 1500);
+}
+
+#[test]
 fn bounds_that_are_finer_than_the_values_cost_no_more_than_none() {
     let folder = Folder::new();
     let table = folder.path("tenths.parquet");

@@ -30,7 +30,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Par
 
 use super::external;
 use super::table::{ArchivedFile, Opened};
-use crate::archive::ArchiveError;
+use crate::archive::{ArchiveError, KeptRows};
 
 /// A row group of a file.
 #[derive(Debug, Clone)]
@@ -213,17 +213,14 @@ impl ExecutionPlan for ArchiveExec {
             skipped: MetricBuilder::new(&self.metrics).counter("row_groups_filtered", partition),
             rows_pruned: MetricBuilder::new(&self.metrics).counter("rows_pruned_by_pages", partition),
         };
-        let state = (reading, units.clone().into_iter(), None::<(RecordBatch, Range<usize>)>);
+        let state = (reading, units.clone().into_iter(), None::<Found>);
         let stream = futures::stream::try_unfold(state, |(reading, mut units, mut current)| async move {
             loop {
-                if let Some((batch, rows)) = current.take().filter(|(_, rows)| !rows.is_empty()) {
-                    let count = rows.len().min(reading.batch_size);
-                    let timer = reading.baseline.elapsed_compute().timer();
-                    let slice = part(&batch, rows.start..rows.start + count)?;
-                    timer.done();
-                    let slice = slice.record_output(&reading.baseline);
-                    let current = Some((batch, rows.start + count..rows.end));
-                    return Ok::<_, DataFusionError>(Some((slice, (reading, units, current))));
+                if let Some(found) = &mut current
+                    && let Some(batch) = reading.next_batch(found)?
+                {
+                    let batch = batch.record_output(&reading.baseline);
+                    return Ok::<_, DataFusionError>(Some((batch, (reading, units, current))));
                 }
                 let Some(unit) = units.next() else {
                     reading.reservation.free();
@@ -258,6 +255,14 @@ fn without_the_rest(column: &ArrayRef) -> ArrayRef {
     }
 }
 
+/// What is still to come of a row group.
+enum Found {
+    /// All of it is decoded; these rows are wanted.
+    Decoded(RecordBatch, Range<usize>),
+    /// Nothing is to be decoded, and a table that is stored as it was may have row groups of any size.
+    Kept { file: usize, rows: KeptRows },
+}
+
 /// One partition at work.
 struct Reading {
     plan: Arc<ArchiveExec>,
@@ -272,8 +277,31 @@ struct Reading {
 }
 
 impl Reading {
+    /// The next rows of what was found.
+    fn next_batch(&self, found: &mut Found) -> Result<Option<RecordBatch>> {
+        let _busy = self.baseline.elapsed_compute().timer();
+        match found {
+            Found::Decoded(_, rows) if rows.start >= rows.end => Ok(None),
+            Found::Decoded(batch, rows) => {
+                let count = rows.len().min(self.batch_size);
+                let some = part(batch, rows.start..rows.start + count)?;
+                rows.start += count;
+                Ok(Some(some))
+            }
+            Found::Kept { file, rows } => {
+                let archived = &self.plan.opened.files[*file];
+                let batch = {
+                    let _decoding = self.decode_time.timer();
+                    rows.next().transpose().map_err(|error| in_this_file(archived, error))?
+                };
+                let columns = &self.plan.columns;
+                batch.map(|batch| self.with_partition(archived, columns, batch)).transpose()
+            }
+        }
+    }
+
     /// Reads a row group; gives the rows among which those are that satisfy the predicate.
-    async fn read(&self, unit: Unit) -> Result<Option<(RecordBatch, Range<usize>)>> {
+    async fn read(&self, unit: Unit) -> Result<Option<Found>> {
         let archived = &self.plan.opened.files[unit.file];
         let rows = archived.file.metadata.metadata().row_group(unit.row_group).num_rows().max(0) as usize;
         let pages = unit.rows.as_ref();
@@ -283,10 +311,15 @@ impl Reading {
         let in_file: Vec<usize> = self.plan.columns.iter().copied().filter(|column| *column < own).collect();
         let decoded = archived.file.decoded_values(unit.row_group, &in_file).map_err(external)?;
         let Some(values) = decoded else {
-            let batch = self.columns(archived, unit.row_group, &self.plan.columns, pages).await?;
-            self.reservation.try_resize(batch.get_array_memory_size())?;
-            let rows = batch.num_rows();
-            return Ok(Some((batch, 0..rows)));
+            let file = &archived.file;
+            let bytes = file.bytes_to_read(unit.row_group, &in_file).map_err(external)? as usize;
+            self.reservation.try_resize(bytes)?;
+            self.bytes_read.add(bytes);
+            let fetched = file.fetch(unit.row_group, &in_file).await;
+            let fetched = fetched.map_err(|error| in_this_file(archived, error))?;
+            let rows = file.decode_kept(fetched, &in_file, pages, self.batch_size);
+            let rows = rows.map_err(|error| in_this_file(archived, error))?;
+            return Ok(Some(Found::Kept { file: unit.file, rows }));
         };
         if let Some(predicate) = &self.plan.predicate {
             // The filter's columns first: what it leaves out is not decoded.
@@ -309,7 +342,7 @@ impl Reading {
         let batch = self.columns(archived, unit.row_group, &self.plan.columns, None).await?;
         self.reservation.try_resize(batch.get_array_memory_size())?;
         self.rows_decoded.add(rows);
-        Ok(Some((batch, range)))
+        Ok(Some(Found::Decoded(batch, range)))
     }
 
     /// Some columns of the table, those of the partition included: all rows, or, where nothing is to be decoded, some.
@@ -324,17 +357,29 @@ impl Reading {
         let own = file.schema.fields().len();
         let in_file: Vec<usize> = columns.iter().copied().filter(|column| *column < own).collect();
         self.bytes_read.add(file.bytes_to_read(row_group, &in_file).map_err(external)? as usize);
-        let in_this_file = |error: ArchiveError| external(error.at(file.path.to_string()));
-        let fetched = file.fetch(row_group, &in_file).await.map_err(in_this_file)?;
+        let fetched = file.fetch(row_group, &in_file).await.map_err(|error| in_this_file(archived, error))?;
         let batch = {
             let _decoding = self.decode_time.timer();
             let _busy = self.baseline.elapsed_compute().timer();
             let decoded = match rows {
-                Some(_) => file.decode_kept(fetched, &in_file, rows),
+                Some(rows) => {
+                    file.decode_kept(fetched, &in_file, Some(rows), usize::MAX).and_then(KeptRows::all)
+                }
                 None => file.decode(fetched, &in_file),
             };
-            decoded.map_err(in_this_file)?
+            decoded.map_err(|error| in_this_file(archived, error))?
         };
+        self.with_partition(archived, columns, batch)
+    }
+
+    /// Columns of a file with those of its partition, in the order asked for.
+    fn with_partition(
+        &self,
+        archived: &ArchivedFile,
+        columns: &[usize],
+        batch: RecordBatch,
+    ) -> Result<RecordBatch> {
+        let own = archived.file.schema.fields().len();
         let rows = batch.num_rows();
         let mut found = batch.columns().iter();
         let arrays: Option<Vec<ArrayRef>> = columns
@@ -352,6 +397,10 @@ impl Reading {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         Ok(RecordBatch::try_new_with_options(schema, arrays, &options)?)
     }
+}
+
+fn in_this_file(archived: &ArchivedFile, error: ArchiveError) -> DataFusionError {
+    external(error.at(archived.file.path.to_string()))
 }
 
 /// Which row of the row group the one at some place among those that are selected is.
