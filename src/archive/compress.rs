@@ -308,8 +308,9 @@ fn job_identity(sources: &[Source], job: &Job, layout: &Layout) -> Result<String
         let bytes: Vec<u8> = dictionary.atoms().iter().flat_map(|value| value.to_le_bytes()).collect();
         (hash_of(&bytes), dictionary.kernel().name(), dictionary.lambda().to_bits())
     });
-    let text =
-        serde_json::to_string(&(FORMAT_VERSION, files, layout, job.bound, job.target, &job.learn, given))?;
+    // Files of a job that does not learn again are not those of one that does.
+    let settings = (job.bound, job.target, &job.learn, job.retrain_on_drift);
+    let text = serde_json::to_string(&(FORMAT_VERSION, files, layout, settings, given))?;
     Ok(hash_of(text.as_bytes()))
 }
 

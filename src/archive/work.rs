@@ -65,15 +65,11 @@ impl Work<'_> {
             if self.job.resume
                 && let Some(entry) = self.finished(source).await?
             {
-                let drift = resumed_drift(&entry, self.generation.description.promise);
-                // What was not learned again yet is done once more.
-                if drift.is_none() || !self.job.retrain_on_drift {
-                    self.progress.rows += source.rows;
-                    report.resumed += 1;
-                    report.files.push(entry);
-                    report.drift.extend(drift);
-                    continue;
-                }
+                self.progress.rows += source.rows;
+                report.resumed += 1;
+                report.drift.extend(resumed_drift(&entry, self.generation.description.promise));
+                report.files.push(entry);
+                continue;
             }
             match self.file_or_retrained(&sources[i..]).await {
                 Ok((entry, drift)) => {
