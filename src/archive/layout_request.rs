@@ -64,6 +64,12 @@ impl LayoutRequest {
     pub(crate) fn check(&self, schema: &SchemaRef) -> Result<()> {
         super::layout::Table::new(find_layout(self, schema)?, schema.clone(), Vec::new()).map(|_| ())
     }
+
+    /// The layout that it stands for in a table with these columns.
+    #[cfg(feature = "sql")]
+    pub(crate) fn layout(&self, schema: &SchemaRef) -> Result<Layout> {
+        find_layout(self, schema)
+    }
 }
 
 /// The layout that is asked for, in a table with these columns.

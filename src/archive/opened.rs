@@ -20,10 +20,14 @@ use super::error_sums::ErrorSums;
 use super::hashes::hash_file;
 use super::job::{Input, Job, JobObserver, JobReport};
 use super::layout::Layout;
-use super::manifest::{ErrorSummary, FileEntry, HistoryEntry, Manifest, hash_of, place};
+#[cfg(feature = "sql")]
+use super::learn::{LearnSettings, given};
+use super::manifest::{ErrorSummary, FileEntry, Found, HistoryEntry, Manifest, hash_of, place};
 use super::pool::compute;
 use super::quantiser::Bound;
 use super::{ArchiveError, Result};
+#[cfg(feature = "sql")]
+use crate::math::Dictionary;
 
 /// An archive that has been opened.
 #[derive(Debug, Clone)]
@@ -63,9 +67,18 @@ impl Archive {
     pub async fn open(store: Arc<dyn ObjectStore>, folder: Path) -> Result<Self> {
         let found = Manifest::read(store.as_ref(), &folder).await?;
         let found = found.ok_or_else(|| ArchiveError::NotAnArchive(folder.to_string()))?;
+        Self::with_manifest(store, folder, found, Vec::new()).await
+    }
+
+    /// Reads the dictionaries that a manifest names, but for the first ones, which are known.
+    async fn with_manifest(
+        store: Arc<dyn ObjectStore>,
+        folder: Path,
+        found: Found,
+        mut generations: Vec<Generation>,
+    ) -> Result<Self> {
         let (manifest, manifest_bytes) = (found.manifest, found.bytes);
-        let mut generations = Vec::new();
-        for (generation, entry) in (0..).zip(manifest.dictionaries()) {
+        for (generation, entry) in (0..).zip(manifest.dictionaries()).skip(generations.len()) {
             let name = entry.file_name(generation);
             let path = name.split('/').fold(folder.clone(), |path, part| path.join(part));
             let read = async {
@@ -79,6 +92,47 @@ impl Archive {
             generations.push(Generation { codebook: Arc::new(codebook), description });
         }
         Ok(Self { store, folder, manifest, manifest_bytes, generations })
+    }
+
+    /// The archive as it is now, if it was changed since it was opened. Dictionaries that are known are not read again.
+    #[cfg(feature = "sql")]
+    pub(crate) async fn changed(&self) -> Result<Option<Self>> {
+        let found = Manifest::read(self.store.as_ref(), &self.folder).await?;
+        let found = found.ok_or_else(|| ArchiveError::NotAnArchive(self.folder.to_string()))?;
+        if found.manifest.hash == self.manifest.hash {
+            return Ok(None);
+        }
+        let continues = found.manifest.continues(&self.manifest);
+        let known = if continues { self.generations.clone() } else { Vec::new() };
+        Self::with_manifest(self.store.clone(), self.folder.clone(), found, known).await.map(Some)
+    }
+
+    /// Whether it has all that an earlier one has, and perhaps more.
+    #[cfg(feature = "sql")]
+    pub(crate) fn continues(&self, earlier: &Self) -> bool {
+        self.manifest.continues(&earlier.manifest)
+    }
+
+    /// What learning was told when the latest dictionary was made.
+    #[cfg(feature = "sql")]
+    pub(crate) fn learn_settings(&self) -> &LearnSettings {
+        &self.latest().description.learn
+    }
+
+    /// Whether one of its dictionaries is this one, as archives round it.
+    #[cfg(feature = "sql")]
+    pub(crate) fn is_made_with(&self, dictionary: &Dictionary) -> Result<bool> {
+        for Generation { codebook, description } in &self.generations {
+            let (kernel, own) = (dictionary.kernel(), codebook.kernel());
+            let same = kernel.name() == own.name()
+                && kernel.parameters() == own.parameters()
+                && dictionary.lambda() == codebook.lambda()
+                && dictionary.dim() == codebook.sensors();
+            if same && given(dictionary, description.bound)?.hash() == codebook.hash() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The dictionary that files are added with.

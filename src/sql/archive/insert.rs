@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::common::{Result, exec_err};
 use datafusion::datasource::sink::DataSink;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -22,23 +22,24 @@ use futures::StreamExt;
 use twox_hash::XxHash3_64;
 
 use super::external;
-use super::table::Place;
+use super::place::Place;
 use crate::archive::{ArchiveError, Input, Job, compress};
 
 /// Rows are held in memory until a row group has so many bytes.
 const ROW_GROUP_BYTES: usize = 32 << 20;
 
+/// How often rows are coded again because others have changed the archive meanwhile.
+const TRIES: usize = 100;
+
 /// Collects rows in a temporary file, and then compresses it into the archive.
 #[derive(Debug)]
 pub(super) struct ArchiveSink {
     place: Arc<Place>,
-    job: Job,
-    schema: SchemaRef,
 }
 
 impl ArchiveSink {
-    pub fn new(place: Arc<Place>, job: Job, schema: SchemaRef) -> Self {
-        Self { place, job, schema }
+    pub fn new(place: Arc<Place>) -> Self {
+        Self { place }
     }
 }
 
@@ -51,7 +52,7 @@ impl DisplayAs for ArchiveSink {
 #[async_trait]
 impl DataSink for ArchiveSink {
     fn schema(&self) -> &SchemaRef {
-        &self.schema
+        &self.place.schema
     }
 
     async fn write_all(
@@ -66,11 +67,11 @@ impl DataSink for ArchiveSink {
         };
         let properties = WriterProperties::builder().set_max_row_group_bytes(Some(ROW_GROUP_BYTES)).build();
         let mut writer =
-            ArrowWriter::try_new(std::fs::File::create(path)?, self.schema.clone(), Some(properties))?;
+            ArrowWriter::try_new(std::fs::File::create(path)?, self.place.schema.clone(), Some(properties))?;
         let reservation = MemoryConsumer::new("ArchiveSink").register(context.memory_pool());
         let mut count = 0;
         while let Some(batch) = rows.next().await {
-            let batch = RecordBatch::try_new(self.schema.clone(), batch?.columns().to_vec())?;
+            let batch = RecordBatch::try_new(self.place.schema.clone(), batch?.columns().to_vec())?;
             count += batch.num_rows() as u64;
             writer.write(&batch)?;
             reservation.try_resize(writer.memory_size())?;
@@ -85,32 +86,42 @@ impl DataSink for ArchiveSink {
         let content = content_name(path)?;
         let store: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new());
         let path = Path::from_absolute_path(path)?;
-        let report = loop {
-            let opened = self.place.opened()?;
+        let job = Job { threads: self.threads(context), ..self.place.asked.job.clone() };
+        for _ in 0..TRIES {
+            // What others have begun meanwhile must be what the table promises.
+            let opened = self.place.current().await?;
             let number = opened.as_ref().map_or(0, |opened| opened.archive.files().len());
             let name = format!("insert-{number:06}-{content}.parquet");
             let input = Input { store: store.clone(), path: path.clone(), name };
             let inputs = std::slice::from_ref(&input);
             let report = match &opened {
-                Some(opened) => opened.archive.append(inputs, &self.job, &()).await,
-                None => compress(inputs, &self.place.store, &self.place.folder, &self.job, &()).await,
+                Some(opened) => opened.archive.append(inputs, &job, &()).await,
+                None => compress(inputs, &self.place.store, &self.place.folder, &job, &()).await,
             };
             match report {
                 // Another process has begun the archive, replaced it, or inserted the same rows.
-                Err(ArchiveError::Exists(_) | ArchiveError::Taken(_) | ArchiveError::Replaced) => {
-                    self.place.refresh(&self.schema).await?
+                Err(ArchiveError::Exists(_) | ArchiveError::Taken(_) | ArchiveError::Replaced) => continue,
+                Err(error) => return Err(external(error)),
+                Ok(report) => {
+                    if let Some((_, error)) = report.failed.first() {
+                        return exec_err!("the rows could not be compressed: {error}");
+                    }
+                    // The rows are there, and must not be inserted again: whatever is wrong with reading them, the next
+                    // query tells, which looks again anyway.
+                    let _ = self.place.current().await;
+                    return Ok(count);
                 }
-                other => break other,
-            }
-        };
-        let report = report.map_err(external)?;
-        match report.failed.first() {
-            Some((_, error)) => Err(exec_datafusion_err!("the rows could not be compressed: {error}")),
-            None => {
-                self.place.refresh(&self.schema).await?;
-                Ok(count)
             }
         }
+        exec_err!("others change the archive all the time, and nothing was inserted; try again")
+    }
+}
+
+impl ArchiveSink {
+    /// Blocks that are coded at the same time.
+    fn threads(&self, context: &TaskContext) -> usize {
+        let partitions = context.session_config().target_partitions();
+        self.place.asked.threads.unwrap_or(partitions).max(1)
     }
 }
 

@@ -2,8 +2,11 @@
 
 mod exec;
 mod insert;
+mod opened;
 mod options;
+mod place;
 mod pruning;
+mod statistics;
 mod table;
 
 use std::sync::Arc;
@@ -55,11 +58,12 @@ impl TableProviderFactory for ArchiveTableFactory {
         }
         let store = state.runtime_env().object_store(&url)?;
         let schema = Arc::new(command.schema.as_arrow().clone());
-        let mut job = options::parse(&command.options)?;
+        let mut asked = options::parse(&command.options)?;
         if let Some(location) = options::dictionary(&command.options) {
-            job.dictionary = Some(given_dictionary(state, location, job.learn.lambda).await?);
+            let dictionary = given_dictionary(state, location, asked.job.learn.lambda).await?;
+            asked = asked.with_dictionary(dictionary)?;
         }
-        Ok(Arc::new(ArchiveTable::open(store, url.prefix().clone(), schema, job).await?))
+        Ok(Arc::new(ArchiveTable::open(store, url.prefix().clone(), schema, asked).await?))
     }
 }
 

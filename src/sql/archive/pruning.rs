@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, BooleanArray, StringArray, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::pruning::PruningStatistics;
-use datafusion::common::{Column, Result, ScalarValue};
+use datafusion::common::{Column, ScalarValue};
 use datafusion::datasource::physical_plan::parquet::{
     PagePruningAccessPlanFilter, ParquetAccessPlan, ParquetFileMetrics, RowGroupAccess,
 };
@@ -13,32 +13,50 @@ use datafusion::parquet::arrow::arrow_reader::RowSelection;
 use datafusion::parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::{collect_columns, conjunction_opt, split_conjunction};
-use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
+use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 
 use super::table::ArchivedFile;
 
-/// The row groups of a file that may hold rows that satisfy the predicate.
-pub(super) fn row_groups_to_read(
-    file: &ArchivedFile,
-    schema: &SchemaRef,
-    predicate: Option<&Arc<dyn PhysicalExpr>>,
-) -> Result<Vec<usize>> {
-    let all = 0..file.file.row_groups();
-    let Some(predicate) = predicate else { return Ok(all.collect()) };
-    // A predicate that says nothing about minima and maxima prunes nothing.
-    let Ok(pruning) =
-        PruningPredicateBuilder::new().with_file_schema(schema.clone()).try_build(predicate.clone())
-    else {
-        return Ok(all.collect());
-    };
-    let keep = pruning.prune(&RowGroups { file, schema })?;
-    Ok(all.zip(keep).filter(|(_, keep)| *keep).map(|(row_group, _)| row_group).collect())
+/// What a predicate leaves to read, made once for all files of a scan.
+pub(super) struct Pruning {
+    schema: SchemaRef,
+    /// Absent where the predicate says nothing about minima and maxima.
+    predicate: Option<PruningPredicate>,
+    pages: Option<PagePruningAccessPlanFilter>,
+}
+
+impl Pruning {
+    pub fn new(predicate: &Arc<dyn PhysicalExpr>, schema: &SchemaRef) -> Self {
+        let builder = PruningPredicateBuilder::new().with_file_schema(schema.clone());
+        let pages = page_filter(predicate, schema);
+        Self { schema: schema.clone(), predicate: builder.try_build(predicate.clone()).ok(), pages }
+    }
+
+    /// The row groups of a file, and which of their rows, that may satisfy the predicate.
+    pub fn chosen(&self, file: &ArchivedFile) -> Vec<(usize, Option<RowSelection>)> {
+        let row_groups = self.row_groups(file);
+        match &self.pages {
+            Some(pages) => pages_to_read(file, pages, row_groups),
+            None => row_groups.into_iter().map(|row_group| (row_group, None)).collect(),
+        }
+    }
+
+    fn row_groups(&self, file: &ArchivedFile) -> Vec<usize> {
+        let all = 0..file.file.row_groups();
+        let statistics = RowGroups { file, schema: &self.schema };
+        // A predicate that cannot be evaluated on minima and maxima may be true of rows: it prunes nothing.
+        let kept = self.predicate.as_ref().and_then(|predicate| predicate.prune(&statistics).ok());
+        match kept {
+            Some(kept) => all.zip(kept).filter(|(_, kept)| *kept).map(|(row_group, _)| row_group).collect(),
+            None => all.collect(),
+        }
+    }
 }
 
 /// Of some row groups of a file those whose pages may hold rows that satisfy the predicate, and which rows these are,
 /// where that can be told.
-pub(super) fn pages_to_read(
+fn pages_to_read(
     file: &ArchivedFile,
     filter: &PagePruningAccessPlanFilter,
     row_groups: Vec<usize>,
@@ -63,10 +81,7 @@ pub(super) fn pages_to_read(
 }
 
 /// What of a predicate can be told from the minima and maxima of pages.
-pub(super) fn page_filter(
-    predicate: &Arc<dyn PhysicalExpr>,
-    schema: &SchemaRef,
-) -> Option<PagePruningAccessPlanFilter> {
+fn page_filter(predicate: &Arc<dyn PhysicalExpr>, schema: &SchemaRef) -> Option<PagePruningAccessPlanFilter> {
     let told = split_conjunction(predicate).into_iter().filter(|part| {
         collect_columns(part).iter().all(|column| !column_may_hide_nan(schema, column.name()))
     });

@@ -1,0 +1,253 @@
+//! Tables of archives that others write to, and `INSERT INTO` them: what is promised, seen, refused and used.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::object_store::memory::InMemory;
+use datafusion::object_store::path::Path;
+use datafusion::object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::stream::BoxStream;
+
+use crate::commands::{Folder, ok, run};
+use crate::support::{failure, number, query};
+
+/// A session as another program has it.
+fn session() -> SessionContext {
+    let config = SessionConfig::new().with_target_partitions(2);
+    let mut session = SessionContext::new_with_config(config);
+    sparrow::sql::register_all(&mut session).expect("functions");
+    sparrow::sql::register_archives(&session);
+    session
+}
+
+/// A query of rows, numbered from one number to another.
+fn rows(from: usize, to: usize) -> String {
+    format!("SELECT value AS i, [sin(value / 9.0), cos(value / 7.0)] AS v FROM generate_series({from}, {to})")
+}
+
+/// A table of such rows.
+fn table(folder: &Folder, name: &str, rows: &str) -> String {
+    let path = folder.path(name);
+    let output = run(&["sql", "-c", &format!("COPY ({rows}) TO '{path}'")]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    path
+}
+
+fn create(name: &str, columns: &str, place: &str, options: &str) -> String {
+    format!("CREATE EXTERNAL TABLE {name} {columns} STORED AS SPARROW LOCATION '{place}' OPTIONS ({options})")
+}
+
+const COLUMNS: &str = "(i BIGINT, v DOUBLE[])";
+
+/// Whoever has promised a bound must not add rows to an archive that others have begun with a looser one.
+#[tokio::test]
+async fn nothing_is_inserted_under_another_promise() {
+    let (folder, session) = (Folder::new(), session());
+    let (place, other) = (folder.path("archive"), folder.path("other"));
+    query(&session, &create("a", COLUMNS, &place, "'max_error' '0.01'")).await;
+    query(&session, &create("b", "(i BIGINT, v FLOAT[])", &other, "'max_error' '0.5'")).await;
+    let begun = table(&folder, "t.parquet", &rows(1, 500));
+    for archive in [&place, &other] {
+        ok(&["compress", &begun, "-o", archive, "--max-error", "0.5"]);
+    }
+    for (name, expected) in [("a", "promises max_error 0.5"), ("b", "other columns than the table")] {
+        let insert = format!("INSERT INTO {name} {}", rows(501, 600));
+        let error = failure(&session, &insert).await;
+        assert!(error.contains(expected), "{error}");
+        let error = failure(&session, &format!("SELECT count(v) FROM {name}")).await;
+        assert!(error.contains(expected), "{error}");
+    }
+    assert_eq!(ok(&["inspect", &place])["rows"], 500);
+    assert_eq!(ok(&["inspect", &other])["rows"], 500);
+}
+
+/// A store whose `archive.json` cannot be read once it was written, or is there for writers alone.
+#[derive(Debug, Default)]
+struct Unreliable {
+    inner: InMemory,
+    lost_once_written: AtomicBool,
+    lost: AtomicBool,
+    always_exists: AtomicBool,
+}
+
+impl fmt::Display for Unreliable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a store")
+    }
+}
+
+#[async_trait::async_trait]
+impl ObjectStore for Unreliable {
+    async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        if path.filename() == Some("archive.json") {
+            if self.always_exists.load(Ordering::Relaxed) {
+                return Err(Error::AlreadyExists { path: path.to_string(), source: "by others".into() });
+            }
+            self.lost.store(self.lost_once_written.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.inner.put_opts(path, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        path: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.inner.put_multipart_opts(path, options).await
+    }
+
+    async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+        if path.filename() == Some("archive.json") && self.lost.load(Ordering::Relaxed) {
+            return Err(Error::Generic { store: "a store", source: "the network is down".into() });
+        }
+        self.inner.get_opts(path, options).await
+    }
+
+    fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        self.inner.delete_stream(paths)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+}
+
+fn with_store(session: &SessionContext) -> Arc<Unreliable> {
+    let store = Arc::new(Unreliable::default());
+    let runtime: Arc<RuntimeEnv> = session.runtime_env();
+    runtime.register_object_store(&"mem://store".parse().expect("a URL"), store.clone());
+    store
+}
+
+/// Whoever is told that rows were not inserted inserts them again.
+#[tokio::test]
+async fn an_insert_that_is_done_does_not_fail() {
+    let session = session();
+    let store = with_store(&session);
+    query(&session, &create("a", COLUMNS, "mem://store/archive", "'max_error' '0.01'")).await;
+    store.lost_once_written.store(true, Ordering::Relaxed);
+    assert_eq!(number(&session, &format!("INSERT INTO a {}", rows(1, 300))).await, 300.0);
+    let error = failure(&session, "SELECT count(*) FROM a").await;
+    assert!(error.contains("the network is down"), "{error}");
+    store.lost_once_written.store(false, Ordering::Relaxed);
+    store.lost.store(false, Ordering::Relaxed);
+    assert_eq!(number(&session, "SELECT count(*) FROM a").await, 300.0);
+}
+
+/// A store that says of an archive that it is there and that it is not would keep an insert busy for ever.
+#[tokio::test]
+async fn an_insert_gives_up_in_the_end() {
+    let session = session();
+    let store = with_store(&session);
+    query(&session, &create("a", COLUMNS, "mem://store/archive", "'max_error' '0.01'")).await;
+    store.always_exists.store(true, Ordering::Relaxed);
+    let error = failure(&session, "INSERT INTO a VALUES (1, [1.0, 2.0])").await;
+    assert!(error.contains("try again"), "{error}");
+}
+
+/// Options say how a new archive is made; of one that is there they must say what is so.
+#[tokio::test]
+async fn options_that_cannot_be_heeded_are_refused() {
+    let (folder, session) = (Folder::new(), session());
+    let place = folder.path("archive");
+    let made = "'max_error' '0.01', 'atoms' '8', 'kernel' 'linear', 'seed' '3'";
+    query(&session, &create("a", COLUMNS, &place, made)).await;
+    query(&session, &format!("INSERT INTO a {}", rows(1, 500))).await;
+    let dictionary = table(
+        &folder,
+        "d.parquet",
+        &format!("SELECT sparse_train(v, {{atoms: 4}}) AS dictionary FROM ({})", rows(1, 100)),
+    );
+    let same = ["", made, "'column' 'v'", "'threads' '1'", "'kernel' 'linear'"];
+    for (number, options) in same.iter().enumerate() {
+        query(&session, &create(&format!("same{number}"), "", &place, options).replace(" OPTIONS ()", ""))
+            .await;
+    }
+    let given = format!("'dictionary' '{dictionary}'");
+    for (options, expected) in [
+        ("'atoms' '9'", "atoms 8"),
+        ("'kernel' 'rbf'", "kernel linear"),
+        ("'sigma' '2'", "sigma"),
+        ("'lambda' '123'", "lambda"),
+        ("'seed' '4'", "seed 3"),
+        ("'target_nmae' '0.05'", "without a target"),
+        ("'target_ratio' '5'", "without a target"),
+        ("'columns' 'i*'", "the layout"),
+        (&given, "another dictionary"),
+    ] {
+        let error = failure(&session, &create("other", "", &place, options)).await;
+        assert!(error.contains(expected) && error.starts_with("Error during planning"), "{options}: {error}");
+    }
+    // What was given is what it was made with, whatever it is rounded to.
+    let place = folder.path("with-dictionary");
+    let options = format!("'max_error' '0.01', {given}");
+    query(&session, &create("b", COLUMNS, &place, &options)).await;
+    query(&session, &format!("INSERT INTO b {}", rows(1, 500))).await;
+    query(&session, &create("c", "", &place, &options)).await;
+    let error = failure(&session, &create("d", "", &place, &format!("{options}, 'atoms' '5'"))).await;
+    assert!(error.contains("leave atoms out"), "{error}");
+}
+
+/// A table is the archive as it is, and not as it was when the table was made.
+#[tokio::test]
+async fn what_others_write_is_seen() {
+    let (folder, session) = (Folder::new(), session());
+    let place = folder.path("archive");
+    let count = "SELECT count(v) FROM a WHERE i > 0";
+    query(&session, &create("a", COLUMNS, &place, "'max_error' '0.01'")).await;
+    assert_eq!(number(&session, count).await, 0.0);
+    let first = table(&folder, "a.parquet", &rows(1, 500));
+    ok(&["compress", &first, "-o", &place, "--max-error", "0.01"]);
+    assert_eq!(number(&session, count).await, 500.0);
+    // Lists and integers are declared in another way there, and are the same.
+    let worst = "SELECT max(abs(v[1] - sin(i / 9.0))) FROM a";
+    assert!(number(&session, worst).await <= 0.01);
+    let next = table(&folder, "b.parquet", &rows(501, 700));
+    ok(&["append", &place, &next]);
+    assert_eq!(number(&session, count).await, 700.0);
+    assert_eq!(number(&session, "SELECT max(i) FROM a").await, 700.0);
+    ok(&["compress", &next, "-o", &place, "--max-error", "0.01", "--overwrite"]);
+    assert_eq!(number(&session, count).await, 200.0);
+    assert!(number(&session, worst).await <= 0.01);
+    let other = table(&folder, "c.parquet", &rows(1, 100).replace("AS i", "AS k"));
+    ok(&["compress", &other, "-o", &place, "--max-error", "0.01", "--overwrite"]);
+    let error = failure(&session, count).await;
+    assert!(error.contains("other columns than the table") && error.contains("k Int64"), "{error}");
+}
+
+/// Whoever plans joins knows about how many rows there are, whatever is filtered.
+#[tokio::test]
+async fn rows_are_estimated_with_filters_and_limits() {
+    let (folder, session) = (Folder::new(), session());
+    query(&session, &create("a", COLUMNS, &folder.path("archive"), "'max_error' '0.01'")).await;
+    query(&session, &format!("INSERT INTO a {}", rows(1, 500))).await;
+    query(&session, &format!("INSERT INTO a {}", rows(501, 800))).await;
+    let estimated = async |query: &str| {
+        let plan = session.sql(query).await.expect("a plan").create_physical_plan().await.expect("a plan");
+        let mut scan = plan;
+        while let Some(child) = scan.children().first() {
+            scan = Arc::clone(child);
+        }
+        assert_eq!(scan.name(), "ArchiveExec");
+        let args = datafusion::physical_plan::statistics::StatisticsArgs::new();
+        scan.statistics_from_inputs(&[], &args).expect("statistics").num_rows
+    };
+    use datafusion::common::stats::Precision::{Exact, Inexact};
+    assert_eq!(estimated("SELECT i, v FROM a").await, Exact(800));
+    assert_eq!(estimated("SELECT i, v FROM a WHERE i > 600").await, Inexact(300));
+    assert_eq!(estimated("SELECT i, v FROM a LIMIT 20").await, Inexact(20));
+}
