@@ -177,6 +177,42 @@ fn windows_of_series_whose_rows_are_mixed() {
     assert_eq!(signals("two", &by_time), 8 * 40);
 }
 
+/// What the rest of a query has found while it runs leaves row groups out before they are decoded.
+#[test]
+fn filters_that_become_known_leave_row_groups_out() {
+    let folder = Folder::new();
+    let archive = folder.path("archive");
+    std::fs::create_dir(folder.path("in")).expect("a folder");
+    for file in 0..8 {
+        let rows = format!(
+            "SELECT i, i % 7 AS k, [sin(i / 9.0), cos(i / 7.0), sin(i / 3.0)] AS v
+             FROM (SELECT value AS i FROM generate_series({}, {})) ORDER BY i",
+            file * 500,
+            file * 500 + 499
+        );
+        let table = folder.path(&format!("in/{file}.parquet"));
+        assert!(run(&["sql", "-c", &format!("COPY ({rows}) TO '{table}'")]).status.success());
+    }
+    ok(&["compress", &folder.path("in"), "-o", &archive, "--max-error", "0.01"]);
+    let original = folder.path("in");
+    for (query, most_decoded) in [
+        ("SELECT i, round(v[1]) AS x FROM T ORDER BY i LIMIT 3", 2 * 500),
+        ("SELECT i, k, round(v[1]) AS x FROM T WHERE k = 3 ORDER BY i LIMIT 3", 2 * 500),
+        ("SELECT i, round(v[2]) AS x FROM T JOIN (VALUES (700), (710)) w(j) ON i = j ORDER BY i", 500),
+        // Values are decoded to know them.
+        ("SELECT i FROM T ORDER BY round(v[1]), i LIMIT 3", 8 * 500),
+    ] {
+        let found = sql(&query.replace('T', &format!("'{archive}/'")));
+        assert_eq!(found, sql(&query.replace('T', &format!("'{original}/'"))), "{query}");
+        // One after the other: what is known early is known to the next.
+        let query = query.replace('T', &format!("'{archive}/'"));
+        let query = format!("SET datafusion.execution.target_partitions = 1; EXPLAIN ANALYZE {query}");
+        let plan = String::from_utf8_lossy(&run(&["sql", "--format", "csv", "-c", &query]).stdout)
+            .replace('\n', " ");
+        assert!(metric(&plan, "rows_decoded") <= f64::from(most_decoded), "{query}: {plan}");
+    }
+}
+
 /// An archive is not begun anywhere else than it was asked for, nor with columns that nothing can be made of.
 #[test]
 fn tables_that_cannot_be_are_refused_when_they_are_created() {

@@ -12,14 +12,19 @@ use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::stats::Statistics;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
+use datafusion::config::ConfigOptions;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::parquet::arrow::arrow_reader::RowSelection;
-use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::{collect_columns, conjunction_opt, reassign_expr_columns};
+use datafusion::physical_expr::{DynamicFilterTracking, EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{
     Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions, apply_expression_roots,
+};
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
 };
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput, Time,
@@ -29,7 +34,8 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 
 use super::external;
-use super::table::{ArchivedFile, Opened};
+use super::moving::MovingFilter;
+use super::opened::{ArchivedFile, Opened};
 use crate::archive::{ArchiveError, KeptRows};
 
 /// A row group of a file.
@@ -52,6 +58,8 @@ pub struct ArchiveExec {
     units: Vec<Vec<Unit>>,
     row_groups: usize,
     predicate: Option<Arc<dyn PhysicalExpr>>,
+    /// What becomes known while the query runs.
+    moving: Option<Arc<dyn PhysicalExpr>>,
     limit: Option<usize>,
     statistics: Arc<Statistics>,
     properties: Arc<PlanProperties>,
@@ -93,6 +101,7 @@ impl ArchiveExec {
             units,
             row_groups,
             predicate,
+            moving: None,
             limit,
             statistics,
             properties,
@@ -129,6 +138,9 @@ impl DisplayAs for ArchiveExec {
         if let Some(predicate) = &self.predicate {
             write!(f, "{separator}predicate={predicate}")?;
         }
+        if let Some(moving) = &self.moving {
+            write!(f, "{separator}moving_predicate={moving}")?;
+        }
         if let Some(limit) = self.limit {
             write!(f, "{separator}limit={limit}")?;
         }
@@ -161,7 +173,7 @@ impl ExecutionPlan for ArchiveExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        apply_expression_roots(self.predicate.iter(), f)
+        apply_expression_roots(self.predicate.iter().chain(&self.moving), f)
     }
 
     fn replace_children(
@@ -180,6 +192,32 @@ impl ExecutionPlan for ArchiveExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        phase: FilterPushdownPhase,
+        result: ChildPushdownResult,
+        _config: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        // Rows that are left out are a favour: whoever filters goes on doing so.
+        let told = result.parent_filters.iter().map(|_| PushedDown::No).collect();
+        let told = FilterPushdownPropagation::with_parent_pushdown_result(told);
+        if phase != FilterPushdownPhase::Post {
+            return Ok(told);
+        }
+        let filters = result.parent_filters.into_iter().map(|found| found.filter);
+        // Values are not decoded to know whether they are wanted.
+        let is_kept = |column: &Column| {
+            self.columns.get(column.index()).is_some_and(|column| !self.opened.is_decoded(*column))
+        };
+        let usable = filters.filter(|filter| {
+            DynamicFilterTracking::classify(filter).contains_dynamic_filter()
+                && collect_columns(filter).iter().all(is_kept)
+        });
+        let usable = usable.map(|filter| reassign_expr_columns(filter, &self.table));
+        let Some(moving) = conjunction_opt(usable.collect::<Result<Vec<_>>>()?) else { return Ok(told) };
+        Ok(told.with_updated_node(Arc::new(Self { moving: Some(moving), ..self.clone() })))
     }
 
     fn statistics_from_inputs(
@@ -204,6 +242,7 @@ impl ExecutionPlan for ArchiveExec {
         let consumer = MemoryConsumer::new(format!("ArchiveExec[{partition}]"));
         let reading = Reading {
             plan: Arc::new(self.clone()),
+            moving: self.moving.clone().map(|filter| MovingFilter::new(filter, self.table.clone())),
             batch_size: context.session_config().batch_size().max(1),
             reservation: consumer.register(context.memory_pool()),
             baseline: BaselineMetrics::new(&self.metrics, partition),
@@ -214,7 +253,7 @@ impl ExecutionPlan for ArchiveExec {
             rows_pruned: MetricBuilder::new(&self.metrics).counter("rows_pruned_by_pages", partition),
         };
         let state = (reading, units.clone().into_iter(), None::<Found>);
-        let stream = futures::stream::try_unfold(state, |(reading, mut units, mut current)| async move {
+        let stream = futures::stream::try_unfold(state, |(mut reading, mut units, mut current)| async move {
             loop {
                 if let Some(found) = &mut current
                     && let Some(batch) = reading.next_batch(found)?
@@ -266,6 +305,7 @@ enum Found {
 /// One partition at work.
 struct Reading {
     plan: Arc<ArchiveExec>,
+    moving: Option<MovingFilter>,
     batch_size: usize,
     reservation: MemoryReservation,
     baseline: BaselineMetrics,
@@ -301,8 +341,20 @@ impl Reading {
     }
 
     /// Reads a row group; gives the rows among which those are that satisfy the predicate.
-    async fn read(&self, unit: Unit) -> Result<Option<Found>> {
-        let archived = &self.plan.opened.files[unit.file];
+    async fn read(&mut self, mut unit: Unit) -> Result<Option<Found>> {
+        let plan = self.plan.clone();
+        let archived = &plan.opened.files[unit.file];
+        let mut filters: Vec<Arc<dyn PhysicalExpr>> = plan.predicate.iter().cloned().collect();
+        if let Some(moving) = &mut self.moving {
+            let left = moving.left_of(unit.file, archived, unit.row_group)?;
+            let Some(rows) = left.and_then(|rows| both(unit.rows, rows)) else {
+                self.skipped.add(1);
+                return Ok(None);
+            };
+            unit.rows = rows;
+            // Nothing is known at first.
+            filters.extend(Some(moving.of_rows()?).filter(|filter| !collect_columns(filter).is_empty()));
+        }
         let rows = archived.file.metadata.metadata().row_group(unit.row_group).num_rows().max(0) as usize;
         let pages = unit.rows.as_ref();
         self.rows_pruned.add(pages.map_or(0, RowSelection::skipped_row_count));
@@ -321,13 +373,13 @@ impl Reading {
             let rows = rows.map_err(|error| in_this_file(archived, error))?;
             return Ok(Some(Found::Kept { file: unit.file, rows }));
         };
-        if let Some(predicate) = &self.plan.predicate {
+        if let Some(predicate) = conjunction_opt(filters) {
             // The filter's columns first: what it leaves out is not decoded.
             let mut needed: Vec<usize> =
-                collect_columns(predicate).iter().map(|column| column.index()).collect();
+                collect_columns(&predicate).iter().map(|column| column.index()).collect();
             needed.sort_unstable();
             let some = self.columns(archived, unit.row_group, &needed, pages).await?;
-            range = matching(predicate, &some)?;
+            range = matching(&predicate, &some)?;
             if range.is_empty() {
                 self.skipped.add(1);
                 return Ok(None);
@@ -397,6 +449,15 @@ impl Reading {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         Ok(RecordBatch::try_new_with_options(schema, arrays, &options)?)
     }
+}
+
+/// Rows that both selections leave, all if neither is known; `None` if there are none.
+fn both(one: Option<RowSelection>, other: Option<RowSelection>) -> Option<Option<RowSelection>> {
+    let rows = match (one, other) {
+        (Some(one), Some(other)) => Some(one.intersection(&other)),
+        (one, other) => one.or(other),
+    };
+    rows.as_ref().is_none_or(RowSelection::selects_any).then_some(rows)
 }
 
 fn in_this_file(archived: &ArchivedFile, error: ArchiveError) -> DataFusionError {

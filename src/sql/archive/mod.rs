@@ -2,6 +2,7 @@
 
 mod exec;
 mod insert;
+mod moving;
 mod opened;
 mod options;
 mod place;

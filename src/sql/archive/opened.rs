@@ -64,6 +64,8 @@ impl Opened {
     /// Reads the footers of an archive's files, but for those that are `known`. Where a table has its columns already,
     /// the files must fit these.
     pub async fn new(archive: Archive, table: Option<&SchemaRef>, known: Option<&Self>) -> Result<Self> {
+        // What is part of an archive does not change.
+        let known = known.filter(|known| archive.continues(&known.archive));
         let open = |number: usize| {
             let archive = &archive;
             let opening = async move {
@@ -111,11 +113,11 @@ impl Opened {
         Ok(Self { archive, files, schema, columns, decoded, statistics: OnceLock::new() })
     }
 
-    /// A file of an archive that has all that this one has, if it is known. What is part of an archive does not change.
+    /// A file of an archive that has all that this one has, if it is known.
     fn same_file(&self, archive: &Archive, number: usize) -> Option<Arc<ArchivedFile>> {
         let (before, now) = (self.archive.files().get(number)?, archive.files().get(number)?);
         let same = before.path == now.path && before.place() == now.place();
-        (same && archive.continues(&self.archive)).then(|| self.files.get(number).cloned())?
+        same.then(|| self.files.get(number).cloned())?
     }
 
     /// Which columns are decoded, and not kept.

@@ -16,7 +16,10 @@ use datafusion::physical_expr::utils::{collect_columns, conjunction_opt, split_c
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 
-use super::table::ArchivedFile;
+use super::opened::ArchivedFile;
+
+/// Row groups of a file, and which of their rows are left; all if that is not known.
+pub(super) type Left = Vec<(usize, Option<RowSelection>)>;
 
 /// What a predicate leaves to read, made once for all files of a scan.
 pub(super) struct Pruning {
@@ -34,7 +37,7 @@ impl Pruning {
     }
 
     /// The row groups of a file, and which of their rows, that may satisfy the predicate.
-    pub fn chosen(&self, file: &ArchivedFile) -> Vec<(usize, Option<RowSelection>)> {
+    pub fn chosen(&self, file: &ArchivedFile) -> Left {
         let row_groups = self.row_groups(file);
         match &self.pages {
             Some(pages) => pages_to_read(file, pages, row_groups),
@@ -56,11 +59,7 @@ impl Pruning {
 
 /// Of some row groups of a file those whose pages may hold rows that satisfy the predicate, and which rows these are,
 /// where that can be told.
-fn pages_to_read(
-    file: &ArchivedFile,
-    filter: &PagePruningAccessPlanFilter,
-    row_groups: Vec<usize>,
-) -> Vec<(usize, Option<RowSelection>)> {
+fn pages_to_read(file: &ArchivedFile, filter: &PagePruningAccessPlanFilter, row_groups: Vec<usize>) -> Left {
     let metadata = &file.file.metadata;
     if metadata.metadata().column_index().is_none() || metadata.metadata().offset_index().is_none() {
         return row_groups.into_iter().map(|row_group| (row_group, None)).collect();

@@ -19,7 +19,7 @@ use datafusion::physical_plan::empty::EmptyExec;
 
 use super::exec::{ArchiveExec, Unit};
 use super::insert::ArchiveSink;
-pub(super) use super::opened::{ArchivedFile, Opened};
+use super::opened::Opened;
 use super::options::Asked;
 use super::place::Place;
 use super::pruning::Pruning;
