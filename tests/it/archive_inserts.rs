@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::object_store::memory::InMemory;
 use datafusion::object_store::path::Path;
 use datafusion::object_store::{
@@ -250,4 +251,62 @@ async fn rows_are_estimated_with_filters_and_limits() {
     assert_eq!(estimated("SELECT i, v FROM a").await, Exact(800));
     assert_eq!(estimated("SELECT i, v FROM a WHERE i > 600").await, Inexact(300));
     assert_eq!(estimated("SELECT i, v FROM a LIMIT 20").await, Inexact(20));
+}
+
+/// Learning takes long: other work of a runtime goes on meanwhile, even on a single thread, and who stops waiting ends it.
+#[tokio::test]
+async fn inserting_leaves_the_runtime_alone_and_can_be_cancelled() {
+    let (folder, session) = (Folder::new(), session());
+    let rows = folder.path("t.parquet");
+    assert!(run(&["generate", "traffic", "--sensors", "100", "--days", "14", "-o", &rows]).status.success());
+    query(&session, &format!("CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{rows}'")).await;
+    let columns = "(time TIMESTAMP, v DOUBLE[])";
+    query(&session, &create("a", columns, &folder.path("archive"), "'target_nmae' '0.03'")).await;
+    let insert = "INSERT INTO a SELECT time, v FROM t";
+    let stopped = tokio::time::timeout(Duration::from_millis(300), query(&session, insert)).await;
+    assert!(stopped.is_err(), "it has not waited for learning to end");
+    // The one that was cancelled has ended, or this one would wait for it for ever; and it has added nothing.
+    let longest = async {
+        let mut longest = Duration::ZERO;
+        loop {
+            let began = Instant::now();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            longest = longest.max(began.elapsed());
+            LONGEST.store(longest.as_micros() as u64, Ordering::Relaxed);
+        }
+    };
+    static LONGEST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    let began = Instant::now();
+    let inserted = tokio::select! {
+        inserted = number(&session, insert) => inserted,
+        () = longest => unreachable!("it goes on for ever"),
+    };
+    let (took, blocked) = (began.elapsed(), Duration::from_micros(LONGEST.load(Ordering::Relaxed)));
+    assert!(blocked < took / 3, "blocked for {blocked:?} of {took:?}");
+    assert_eq!(number(&session, "SELECT count(v) FROM a").await, inserted);
+}
+
+/// What learning and coding take counts towards a session's memory, and temporary files towards its disk.
+#[tokio::test]
+async fn inserting_keeps_within_the_resources_of_a_session() {
+    let folder = Folder::new();
+    let rows = folder.path("t.parquet");
+    assert!(run(&["generate", "traffic", "--sensors", "100", "--days", "10", "-o", &rows]).status.success());
+    let insert = async |name: &str, runtime: RuntimeEnvBuilder| {
+        let config = SessionConfig::new().with_target_partitions(8);
+        let runtime = runtime.build_arc().expect("a runtime");
+        let session = SessionContext::new_with_config_rt(config, runtime);
+        sparrow::sql::register_archives(&session);
+        query(&session, &format!("CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{rows}'")).await;
+        query(&session, &create("a", "(v DOUBLE[])", &folder.path(name), "'max_error' '5'")).await;
+        let inserted = crate::support::try_query(&session, "INSERT INTO a SELECT v FROM t").await;
+        inserted.map(|_| ()).map_err(|error| error.strip_backtrace())
+    };
+    let memory = |bytes| RuntimeEnvBuilder::new().with_memory_limit(bytes, 1.0);
+    let error = insert("little", memory(12 << 20)).await.expect_err("too little memory");
+    assert!(error.contains("Resources exhausted") && error.contains("ArchiveSink"), "{error}");
+    assert!(!std::path::Path::new(&folder.path("little")).join("archive.json").exists());
+    insert("enough", memory(64 << 20)).await.expect("enough memory");
+    let error = insert("disk", RuntimeEnvBuilder::new().with_max_temp_directory_size(100 << 10)).await;
+    assert!(error.expect_err("too little disk").contains("max_temp_directory_size"));
 }

@@ -2,6 +2,7 @@
 
 mod exec;
 mod insert;
+mod insertion;
 mod opened;
 mod options;
 mod place;
