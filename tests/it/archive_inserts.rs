@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use datafusion::dataframe::DataFrameWriteOptions;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::object_store::memory::InMemory;
 use datafusion::object_store::path::Path;
@@ -309,4 +310,20 @@ async fn inserting_keeps_within_the_resources_of_a_session() {
     insert("enough", memory(64 << 20)).await.expect("enough memory");
     let error = insert("disk", RuntimeEnvBuilder::new().with_max_temp_directory_size(100 << 10)).await;
     assert!(error.expect_err("too little disk").contains("max_temp_directory_size"));
+}
+
+/// Rows that do not come from SQL have their own types.
+#[tokio::test]
+async fn rows_of_the_dataframe_api_are_cast() {
+    let (folder, session) = (Folder::new(), session());
+    query(&session, &create("a", COLUMNS, &folder.path("archive"), "'lossless' 'true'")).await;
+    let write = async |rows: &str| {
+        let rows = session.sql(rows).await.expect("a plan");
+        rows.write_table("a", DataFrameWriteOptions::new()).await
+    };
+    write("SELECT 3::INT AS i, arrow_cast([1, 2], 'List(Int32)') AS v").await.expect("castable rows");
+    assert_eq!(number(&session, "SELECT v[2] + i FROM a").await, 5.0);
+    let error = write("SELECT 'three' AS i, [1.0, 2.0] AS v").await.expect_err("no number");
+    assert!(error.to_string().contains("column i"), "{error}");
+    assert_eq!(number(&session, "SELECT count(*) FROM a").await, 1.0);
 }

@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::{Result, exec_err};
+use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use datafusion::arrow::compute::{CastOptions, cast_with_options};
+use datafusion::arrow::datatypes::{FieldRef, SchemaRef};
+use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use datafusion::datasource::sink::DataSink;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -68,7 +69,7 @@ impl DataSink for ArchiveSink {
         let reservation = MemoryConsumer::new("ArchiveSink").register(context.memory_pool());
         let mut count = 0;
         while let Some(batch) = rows.next().await {
-            let batch = RecordBatch::try_new(schema.clone(), batch?.columns().to_vec())?;
+            let batch = of_types(&batch?, schema)?;
             count += batch.num_rows() as u64;
             writer.write(&batch)?;
             reservation.try_resize(writer.memory_size())?;
@@ -94,4 +95,17 @@ impl DataSink for ArchiveSink {
         insertion.run().await?;
         Ok(count)
     }
+}
+
+/// Rows as a table has them. In SQL they come with its types, through the DataFrame API with any that can be cast.
+fn of_types(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    // A value that cannot be cast is an error, and not NULL.
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    let cast = |(column, field): (&ArrayRef, &FieldRef)| match column.data_type() == field.data_type() {
+        true => Ok(column.clone()),
+        false => cast_with_options(column, field.data_type(), &options)
+            .map_err(|error| exec_datafusion_err!("column {}: {error}", field.name())),
+    };
+    let columns = batch.columns().iter().zip(schema.fields()).map(cast).collect::<Result<_>>()?;
+    Ok(RecordBatch::try_new(schema.clone(), columns)?)
 }
