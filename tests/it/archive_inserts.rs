@@ -312,6 +312,36 @@ async fn inserting_keeps_within_the_resources_of_a_session() {
     assert!(error.expect_err("too little disk").contains("max_temp_directory_size"));
 }
 
+/// In SQL columns that are left out have their defaults; what an archive cannot promise is not promised.
+#[tokio::test]
+async fn defaults_are_heeded_and_other_promises_refused() {
+    let (folder, session) = (Folder::new(), session());
+    let place = folder.path("archive");
+    query(&session, &create("a", "(i BIGINT DEFAULT 7, v DOUBLE[])", &place, "'lossless' 'true'")).await;
+    query(&session, "INSERT INTO a (v) VALUES ([1.0, 2.0])").await;
+    assert_eq!(number(&session, "SELECT i FROM a").await, 7.0);
+    let place = folder.path("other");
+    for (statement, expected) in [
+        (create("b", "(i BIGINT, v DOUBLE[], PRIMARY KEY (i))", &place, "'max_error' '1'"), "a constraint"),
+        (
+            create("b", COLUMNS, &place, "'max_error' '1'").replacen(
+                "CREATE EXTERNAL",
+                "CREATE UNBOUNDED EXTERNAL",
+                1,
+            ),
+            "UNBOUNDED",
+        ),
+        (
+            create("b", COLUMNS, &place, "'max_error' '1'")
+                .replace("LOCATION", "WITH ORDER (i ASC) LOCATION"),
+            "WITH ORDER",
+        ),
+    ] {
+        let error = failure(&session, &statement).await;
+        assert!(error.contains(expected) && error.contains("promise"), "{statement}: {error}");
+    }
+}
+
 /// Rows that do not come from SQL have their own types.
 #[tokio::test]
 async fn rows_of_the_dataframe_api_are_cast() {

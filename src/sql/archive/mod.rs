@@ -47,6 +47,18 @@ impl TableProviderFactory for ArchiveTableFactory {
         if !command.table_partition_cols.is_empty() {
             return plan_err!("PARTITIONED BY is not needed: an archive knows its partitions");
         }
+        let promised = [
+            (
+                !command.order_exprs.is_empty(),
+                "WITH ORDER",
+                "rows stay in the order in which they are inserted",
+            ),
+            (command.unbounded, "UNBOUNDED", "it ends"),
+            (!command.constraints.is_empty(), "a constraint", "its rows are not compared with each other"),
+        ];
+        if let Some((_, what, why)) = promised.iter().find(|(given, ..)| *given) {
+            return plan_err!("{what} is nothing that an archive can promise: {why}");
+        }
         // A folder, whether or not it is there.
         let location = if location.ends_with('/') { location.clone() } else { format!("{location}/") };
         let url = ListingTableUrl::parse(&location)?;
@@ -64,7 +76,8 @@ impl TableProviderFactory for ArchiveTableFactory {
             let dictionary = given_dictionary(state, location, asked.job.learn.lambda).await?;
             asked = asked.with_dictionary(dictionary)?;
         }
-        Ok(Arc::new(ArchiveTable::open(store, url.prefix().clone(), schema, asked).await?))
+        let (folder, defaults) = (url.prefix().clone(), command.column_defaults.clone());
+        Ok(Arc::new(ArchiveTable::open(store, folder, schema, asked, defaults).await?))
     }
 }
 

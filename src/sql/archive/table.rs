@@ -1,5 +1,6 @@
 //! An archive as a table.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -30,6 +31,8 @@ use crate::archive::Archive;
 #[derive(Debug)]
 pub struct ArchiveTable {
     place: Arc<Place>,
+    /// What columns are where an `INSERT` leaves them out.
+    defaults: HashMap<String, Expr>,
 }
 
 impl ArchiveTable {
@@ -39,14 +42,15 @@ impl ArchiveTable {
         folder: Path,
         schema: SchemaRef,
         asked: Asked,
+        defaults: HashMap<String, Expr>,
     ) -> Result<Self> {
-        Ok(Self { place: Arc::new(Place::open(store, folder, schema, asked).await?) })
+        Ok(Self { place: Arc::new(Place::open(store, folder, schema, asked).await?), defaults })
     }
 
     /// An archive that has been opened, as a table of any session. Rows that are inserted are coded as
     /// its others are.
     pub async fn new(archive: Archive) -> Result<Self> {
-        Ok(Self { place: Arc::new(Place::of(archive).await?) })
+        Ok(Self { place: Arc::new(Place::of(archive).await?), defaults: HashMap::new() })
     }
 }
 
@@ -65,6 +69,10 @@ impl TableProvider for ArchiveTable {
 
     fn table_type(&self) -> TableType {
         TableType::Base
+    }
+
+    fn get_column_default(&self, column: &str) -> Option<&Expr> {
+        self.defaults.get(column)
     }
 
     fn statistics(&self) -> Option<Statistics> {
