@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use datafusion::dataframe::DataFrameWriteOptions;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::object_store::memory::InMemory;
 use datafusion::object_store::path::Path;
 use datafusion::object_store::{
@@ -15,6 +16,8 @@ use datafusion::object_store::{
 };
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::stream::BoxStream;
+
+use sparrow::sql::{ArchiveTableFactory, FILE_TYPE};
 
 use crate::commands::{Folder, ok, run};
 use crate::support::{failure, number, query};
@@ -356,4 +359,40 @@ async fn rows_of_the_dataframe_api_are_cast() {
     let error = write("SELECT 'three' AS i, [1.0, 2.0] AS v").await.expect_err("no number");
     assert!(error.to_string().contains("column i"), "{error}");
     assert_eq!(number(&session, "SELECT count(*) FROM a").await, 1.0);
+}
+
+/// Folders of partitions are columns, and filters on them leave files out; NULL is one of their values.
+#[tokio::test]
+async fn filters_on_partitions_leave_files_out() {
+    let (folder, session) = (Folder::new(), session());
+    for year in ["2024", "2025", "__HIVE_DEFAULT_PARTITION__"] {
+        std::fs::create_dir_all(folder.path(&format!("in/year={year}"))).expect("a folder");
+        table(&folder, &format!("in/year={year}/t.parquet"), &rows(1, 500));
+    }
+    let place = folder.path("archive");
+    ok(&["compress", &folder.path("in"), "-o", &place, "--max-error", "0.01"]);
+    query(&session, &create("a", "", &place, "'max_error' '0.01'")).await;
+    for (filter, files) in
+        [("year = '2024'", 1), ("year IS NULL", 1), ("year IS NOT NULL", 2), ("year <> '2024'", 1)]
+    {
+        let counted = number(&session, &format!("SELECT count(v) FROM a WHERE {filter}")).await;
+        assert_eq!(counted, 500.0 * f64::from(files), "{filter}");
+        let plan = session.sql(&format!("SELECT v FROM a WHERE {filter}")).await.expect("a plan");
+        let plan = plan.create_physical_plan().await.expect("a plan");
+        let plan = datafusion::physical_plan::displayable(plan.as_ref()).indent(false).to_string();
+        assert!(plan.contains(&format!("row_groups={files} of 3")), "{filter}: {plan}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_can_be_built_with_archives() {
+    let folder = Folder::new();
+    let state = SessionStateBuilder::new()
+        .with_default_features()
+        .with_table_factory(FILE_TYPE.to_string(), Arc::new(ArchiveTableFactory))
+        .build();
+    let session = SessionContext::new_with_state(state);
+    query(&session, &create("a", COLUMNS, &folder.path("archive"), "'lossless' 'true'")).await;
+    query(&session, &format!("INSERT INTO a {}", rows(1, 10))).await;
+    assert_eq!(number(&session, "SELECT count(v) FROM a").await, 10.0);
 }
