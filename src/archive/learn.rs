@@ -73,7 +73,7 @@ const GLANCED_SAMPLE: usize = 1024;
 /// Signals of the sample that must use an atom.
 const FEWEST_USES: u32 = 2;
 /// Cells that are learned from at most, absent ones included.
-const MOST_CELLS: usize = 1 << 25;
+pub(super) const MOST_CELLS: usize = 1 << 25;
 /// Sensors are scaled where their deviations differ by more than this, a few outliers aside.
 const ALIKE: f64 = 20.0;
 

@@ -38,6 +38,8 @@ mod left;
 mod list_column;
 mod list_levels;
 mod manifest;
+#[cfg(feature = "sql")]
+mod memory;
 mod number;
 mod opened;
 mod output;
@@ -85,6 +87,8 @@ pub use learn::LearnSettings;
 #[cfg(feature = "cli")]
 pub(crate) use manifest::JOB_FILE;
 pub use manifest::{ErrorSummary, FileEntry, HistoryEntry};
+#[cfg(feature = "sql")]
+pub(crate) use memory::{coding_bytes, learning_bytes};
 pub use opened::{Archive, Verification};
 pub use quantiser::Bound;
 #[cfg(feature = "cli")]

@@ -3,8 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::dataframe::DataFrameWriteOptions;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::object_store::memory::InMemory;
 use datafusion::object_store::path::Path;
 use datafusion::object_store::{
@@ -13,6 +16,8 @@ use datafusion::object_store::{
 };
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::stream::BoxStream;
+
+use sparrow::sql::{ArchiveTableFactory, FILE_TYPE};
 
 use crate::commands::{Folder, ok, run};
 use crate::support::{failure, number, query};
@@ -250,4 +255,144 @@ async fn rows_are_estimated_with_filters_and_limits() {
     assert_eq!(estimated("SELECT i, v FROM a").await, Exact(800));
     assert_eq!(estimated("SELECT i, v FROM a WHERE i > 600").await, Inexact(300));
     assert_eq!(estimated("SELECT i, v FROM a LIMIT 20").await, Inexact(20));
+}
+
+/// Learning takes long: other work of a runtime goes on meanwhile, even on a single thread, and who stops waiting ends it.
+#[tokio::test]
+async fn inserting_leaves_the_runtime_alone_and_can_be_cancelled() {
+    let (folder, session) = (Folder::new(), session());
+    let rows = folder.path("t.parquet");
+    assert!(run(&["generate", "traffic", "--sensors", "100", "--days", "14", "-o", &rows]).status.success());
+    query(&session, &format!("CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{rows}'")).await;
+    let columns = "(time TIMESTAMP, v DOUBLE[])";
+    query(&session, &create("a", columns, &folder.path("archive"), "'target_nmae' '0.03'")).await;
+    let insert = "INSERT INTO a SELECT time, v FROM t";
+    let stopped = tokio::time::timeout(Duration::from_millis(300), query(&session, insert)).await;
+    assert!(stopped.is_err(), "it has not waited for learning to end");
+    // The one that was cancelled has ended, or this one would wait for it for ever; and it has added nothing.
+    let longest = async {
+        let mut longest = Duration::ZERO;
+        loop {
+            let began = Instant::now();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            longest = longest.max(began.elapsed());
+            LONGEST.store(longest.as_micros() as u64, Ordering::Relaxed);
+        }
+    };
+    static LONGEST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    let began = Instant::now();
+    let inserted = tokio::select! {
+        inserted = number(&session, insert) => inserted,
+        () = longest => unreachable!("it goes on for ever"),
+    };
+    let (took, blocked) = (began.elapsed(), Duration::from_micros(LONGEST.load(Ordering::Relaxed)));
+    assert!(blocked < took / 3, "blocked for {blocked:?} of {took:?}");
+    assert_eq!(number(&session, "SELECT count(v) FROM a").await, inserted);
+}
+
+/// What learning and coding take counts towards a session's memory, and temporary files towards its disk.
+#[tokio::test]
+async fn inserting_keeps_within_the_resources_of_a_session() {
+    let folder = Folder::new();
+    let rows = folder.path("t.parquet");
+    assert!(run(&["generate", "traffic", "--sensors", "100", "--days", "10", "-o", &rows]).status.success());
+    let insert = async |name: &str, runtime: RuntimeEnvBuilder| {
+        let config = SessionConfig::new().with_target_partitions(8);
+        let runtime = runtime.build_arc().expect("a runtime");
+        let session = SessionContext::new_with_config_rt(config, runtime);
+        sparrow::sql::register_archives(&session);
+        query(&session, &format!("CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{rows}'")).await;
+        query(&session, &create("a", "(v DOUBLE[])", &folder.path(name), "'max_error' '5'")).await;
+        let inserted = crate::support::try_query(&session, "INSERT INTO a SELECT v FROM t").await;
+        inserted.map(|_| ()).map_err(|error| error.strip_backtrace())
+    };
+    let memory = |bytes| RuntimeEnvBuilder::new().with_memory_limit(bytes, 1.0);
+    let error = insert("little", memory(12 << 20)).await.expect_err("too little memory");
+    assert!(error.contains("Resources exhausted") && error.contains("ArchiveSink"), "{error}");
+    assert!(!std::path::Path::new(&folder.path("little")).join("archive.json").exists());
+    insert("enough", memory(64 << 20)).await.expect("enough memory");
+    let error = insert("disk", RuntimeEnvBuilder::new().with_max_temp_directory_size(100 << 10)).await;
+    assert!(error.expect_err("too little disk").contains("max_temp_directory_size"));
+}
+
+/// In SQL columns that are left out have their defaults; what an archive cannot promise is not promised.
+#[tokio::test]
+async fn defaults_are_heeded_and_other_promises_refused() {
+    let (folder, session) = (Folder::new(), session());
+    let place = folder.path("archive");
+    query(&session, &create("a", "(i BIGINT DEFAULT 7, v DOUBLE[])", &place, "'lossless' 'true'")).await;
+    query(&session, "INSERT INTO a (v) VALUES ([1.0, 2.0])").await;
+    assert_eq!(number(&session, "SELECT i FROM a").await, 7.0);
+    let place = folder.path("other");
+    for (statement, expected) in [
+        (create("b", "(i BIGINT, v DOUBLE[], PRIMARY KEY (i))", &place, "'max_error' '1'"), "a constraint"),
+        (
+            create("b", COLUMNS, &place, "'max_error' '1'").replacen(
+                "CREATE EXTERNAL",
+                "CREATE UNBOUNDED EXTERNAL",
+                1,
+            ),
+            "UNBOUNDED",
+        ),
+        (
+            create("b", COLUMNS, &place, "'max_error' '1'")
+                .replace("LOCATION", "WITH ORDER (i ASC) LOCATION"),
+            "WITH ORDER",
+        ),
+    ] {
+        let error = failure(&session, &statement).await;
+        assert!(error.contains(expected) && error.contains("promise"), "{statement}: {error}");
+    }
+}
+
+/// Rows that do not come from SQL have their own types.
+#[tokio::test]
+async fn rows_of_the_dataframe_api_are_cast() {
+    let (folder, session) = (Folder::new(), session());
+    query(&session, &create("a", COLUMNS, &folder.path("archive"), "'lossless' 'true'")).await;
+    let write = async |rows: &str| {
+        let rows = session.sql(rows).await.expect("a plan");
+        rows.write_table("a", DataFrameWriteOptions::new()).await
+    };
+    write("SELECT 3::INT AS i, arrow_cast([1, 2], 'List(Int32)') AS v").await.expect("castable rows");
+    assert_eq!(number(&session, "SELECT v[2] + i FROM a").await, 5.0);
+    let error = write("SELECT 'three' AS i, [1.0, 2.0] AS v").await.expect_err("no number");
+    assert!(error.to_string().contains("column i"), "{error}");
+    assert_eq!(number(&session, "SELECT count(*) FROM a").await, 1.0);
+}
+
+/// Folders of partitions are columns, and filters on them leave files out; NULL is one of their values.
+#[tokio::test]
+async fn filters_on_partitions_leave_files_out() {
+    let (folder, session) = (Folder::new(), session());
+    for year in ["2024", "2025", "__HIVE_DEFAULT_PARTITION__"] {
+        std::fs::create_dir_all(folder.path(&format!("in/year={year}"))).expect("a folder");
+        table(&folder, &format!("in/year={year}/t.parquet"), &rows(1, 500));
+    }
+    let place = folder.path("archive");
+    ok(&["compress", &folder.path("in"), "-o", &place, "--max-error", "0.01"]);
+    query(&session, &create("a", "", &place, "'max_error' '0.01'")).await;
+    for (filter, files) in
+        [("year = '2024'", 1), ("year IS NULL", 1), ("year IS NOT NULL", 2), ("year <> '2024'", 1)]
+    {
+        let counted = number(&session, &format!("SELECT count(v) FROM a WHERE {filter}")).await;
+        assert_eq!(counted, 500.0 * f64::from(files), "{filter}");
+        let plan = session.sql(&format!("SELECT v FROM a WHERE {filter}")).await.expect("a plan");
+        let plan = plan.create_physical_plan().await.expect("a plan");
+        let plan = datafusion::physical_plan::displayable(plan.as_ref()).indent(false).to_string();
+        assert!(plan.contains(&format!("row_groups={files} of 3")), "{filter}: {plan}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_can_be_built_with_archives() {
+    let folder = Folder::new();
+    let state = SessionStateBuilder::new()
+        .with_default_features()
+        .with_table_factory(FILE_TYPE.to_string(), Arc::new(ArchiveTableFactory))
+        .build();
+    let session = SessionContext::new_with_state(state);
+    query(&session, &create("a", COLUMNS, &folder.path("archive"), "'lossless' 'true'")).await;
+    query(&session, &format!("INSERT INTO a {}", rows(1, 10))).await;
+    assert_eq!(number(&session, "SELECT count(v) FROM a").await, 10.0);
 }

@@ -26,10 +26,10 @@ impl AsyncDB for Database {
         for batch in &batches {
             let formatters = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
             let formatters = formatters.collect::<Result<Vec<_>, _>>()?;
-            rows.extend(
-                (0..batch.num_rows())
-                    .map(|row| formatters.iter().map(|f| f.value(row).to_string()).collect()),
-            );
+            // Plans have many lines, and a row of an expectation is one.
+            let one_line = |text: String| text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+            let cells = |row: usize| formatters.iter().map(|f| one_line(f.value(row).to_string())).collect();
+            rows.extend((0..batch.num_rows()).map(cells));
         }
         if columns == 0 {
             return Ok(DBOutput::StatementComplete(rows.len() as u64));
@@ -47,7 +47,11 @@ async fn files() {
     paths.sort();
     assert!(paths.len() >= 10, "a file per function");
     for path in paths {
-        let mut runner = Runner::new(|| async { Ok(Database(session())) });
+        let mut runner = Runner::new(|| async {
+            let session = session();
+            sparrow::sql::register_archives(&session);
+            Ok(Database(session))
+        });
         if std::env::var_os("UPDATE_SLT").is_some() {
             let update = runner.update_test_file(
                 &path,

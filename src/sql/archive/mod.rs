@@ -2,6 +2,7 @@
 
 mod exec;
 mod insert;
+mod insertion;
 mod moving;
 mod opened;
 mod options;
@@ -31,6 +32,21 @@ use crate::math::Dictionary;
 pub const FILE_TYPE: &str = "SPARROW";
 
 /// Makes tables of archives.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use datafusion::execution::session_state::SessionStateBuilder;
+/// use datafusion::prelude::SessionContext;
+/// use sparrow::sql::{ArchiveTableFactory, FILE_TYPE};
+///
+/// let state = SessionStateBuilder::new()
+///     .with_default_features()
+///     .with_table_factory(FILE_TYPE.to_string(), Arc::new(ArchiveTableFactory))
+///     .build();
+/// let session = SessionContext::new_with_state(state);
+/// assert!(session.state().table_factories().contains_key("SPARROW"));
+/// ```
 #[derive(Debug, Default)]
 pub struct ArchiveTableFactory;
 
@@ -46,6 +62,18 @@ impl TableProviderFactory for ArchiveTableFactory {
         };
         if !command.table_partition_cols.is_empty() {
             return plan_err!("PARTITIONED BY is not needed: an archive knows its partitions");
+        }
+        let promised = [
+            (
+                !command.order_exprs.is_empty(),
+                "WITH ORDER",
+                "rows stay in the order in which they are inserted",
+            ),
+            (command.unbounded, "UNBOUNDED", "it ends"),
+            (!command.constraints.is_empty(), "a constraint", "its rows are not compared with each other"),
+        ];
+        if let Some((_, what, why)) = promised.iter().find(|(given, ..)| *given) {
+            return plan_err!("{what} is nothing that an archive can promise: {why}");
         }
         // A folder, whether or not it is there.
         let location = if location.ends_with('/') { location.clone() } else { format!("{location}/") };
@@ -64,7 +92,8 @@ impl TableProviderFactory for ArchiveTableFactory {
             let dictionary = given_dictionary(state, location, asked.job.learn.lambda).await?;
             asked = asked.with_dictionary(dictionary)?;
         }
-        Ok(Arc::new(ArchiveTable::open(store, url.prefix().clone(), schema, asked).await?))
+        let (folder, defaults) = (url.prefix().clone(), command.column_defaults.clone());
+        Ok(Arc::new(ArchiveTable::open(store, folder, schema, asked, defaults).await?))
     }
 }
 
@@ -76,6 +105,26 @@ async fn given_dictionary(state: &dyn Session, location: &str, lambda: Option<f6
 }
 
 /// Lets a session create tables `STORED AS SPARROW`.
+///
+/// ```
+/// use datafusion::prelude::SessionContext;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let session = SessionContext::new();
+/// sparrow::sql::register_archives(&session);
+/// let folder = std::env::temp_dir().join(format!("sparrow-archive-{}", std::process::id()));
+/// let create = format!(
+///     "CREATE EXTERNAL TABLE t (time BIGINT, v DOUBLE[]) STORED AS SPARROW LOCATION '{}' OPTIONS ('max_error' '0.01')",
+///     folder.display()
+/// );
+/// session.sql(&create).await?;
+/// session.sql("INSERT INTO t VALUES (1, [1.0, 2.0]), (2, [2.0, 3.0])").await?.collect().await?;
+/// assert_eq!(session.sql("SELECT v FROM t WHERE time > 1").await?.count().await?, 1);
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok(())
+/// # }
+/// ```
 pub fn register_archives(session: &SessionContext) {
     let state = session.state_ref();
     state.write().table_factories_mut().insert(FILE_TYPE.to_string(), Arc::new(ArchiveTableFactory));

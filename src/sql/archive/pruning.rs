@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, BooleanArray, StringArray, UInt64Array};
+use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, StringArray, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::{Column, ScalarValue};
@@ -115,6 +115,12 @@ impl RowGroups<'_> {
         Some(Arc::new(StringArray::from(vec![value; self.num_containers()])))
     }
 
+    /// Rows of each row group.
+    fn row_numbers(&self) -> UInt64Array {
+        let groups = self.file.file.metadata.metadata().row_groups();
+        groups.iter().map(|group| Some(group.num_rows().max(0) as u64)).collect()
+    }
+
     fn convert<T>(&self, column: &Column, read: impl Fn(&StatisticsConverter<'_>) -> Option<T>) -> Option<T> {
         let metadata = &self.file.file.metadata;
         let converter =
@@ -148,15 +154,21 @@ impl PruningStatistics for RowGroups<'_> {
     }
 
     fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
+        if let Some(values) = self.partition_value(column) {
+            // All rows of a file are in its partition.
+            let nulls = |(row, count): (usize, Option<u64>)| {
+                count.map(|count| if values.is_null(row) { count } else { 0 })
+            };
+            let counts = self.row_numbers();
+            return Some(Arc::new(counts.iter().enumerate().map(nulls).collect::<UInt64Array>()));
+        }
         let groups = self.file.file.metadata.metadata().row_groups();
         self.convert(column, |converter| converter.row_group_null_counts(groups.iter()).ok())
             .map(|counts| Arc::new(counts) as ArrayRef)
     }
 
     fn row_counts(&self) -> Option<ArrayRef> {
-        let groups = self.file.file.metadata.metadata().row_groups();
-        let counts: UInt64Array = groups.iter().map(|group| Some(group.num_rows().max(0) as u64)).collect();
-        Some(Arc::new(counts))
+        Some(Arc::new(self.row_numbers()))
     }
 
     fn contained(

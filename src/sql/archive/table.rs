@@ -1,5 +1,6 @@
 //! An archive as a table.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -30,6 +31,8 @@ use crate::archive::Archive;
 #[derive(Debug)]
 pub struct ArchiveTable {
     place: Arc<Place>,
+    /// What columns are where an `INSERT` leaves them out.
+    defaults: HashMap<String, Expr>,
 }
 
 impl ArchiveTable {
@@ -39,14 +42,41 @@ impl ArchiveTable {
         folder: Path,
         schema: SchemaRef,
         asked: Asked,
+        defaults: HashMap<String, Expr>,
     ) -> Result<Self> {
-        Ok(Self { place: Arc::new(Place::open(store, folder, schema, asked).await?) })
+        Ok(Self { place: Arc::new(Place::open(store, folder, schema, asked).await?), defaults })
     }
 
     /// An archive that has been opened, as a table of any session. Rows that are inserted are coded as
     /// its others are.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use datafusion::object_store::{ObjectStore, local::LocalFileSystem, path::Path};
+    /// use datafusion::prelude::SessionContext;
+    /// use sparrow::archive::Archive;
+    /// use sparrow::sql::{ArchiveTable, register_archives};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let folder = std::env::temp_dir().join(format!("sparrow-table-{}", std::process::id()));
+    /// # let begin = SessionContext::new();
+    /// # register_archives(&begin);
+    /// # let create = format!("CREATE EXTERNAL TABLE t (v DOUBLE[]) STORED AS SPARROW LOCATION '{}'", folder.display());
+    /// # begin.sql(&create).await?;
+    /// # begin.sql("INSERT INTO t VALUES ([1.0, 2.0]), ([2.0, 3.0])").await?.collect().await?;
+    /// let store: Arc<dyn ObjectStore> = Arc::new(LocalFileSystem::new());
+    /// let archive = Archive::open(store, Path::from_absolute_path(&folder)?).await?;
+    /// let session = SessionContext::new();
+    /// session.register_table("traffic", Arc::new(ArchiveTable::new(archive).await?))?;
+    /// assert_eq!(session.sql("SELECT v FROM traffic").await?.count().await?, 2);
+    /// # std::fs::remove_dir_all(&folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn new(archive: Archive) -> Result<Self> {
-        Ok(Self { place: Arc::new(Place::of(archive).await?) })
+        Ok(Self { place: Arc::new(Place::of(archive).await?), defaults: HashMap::new() })
     }
 }
 
@@ -65,6 +95,10 @@ impl TableProvider for ArchiveTable {
 
     fn table_type(&self) -> TableType {
         TableType::Base
+    }
+
+    fn get_column_default(&self, column: &str) -> Option<&Expr> {
+        self.defaults.get(column)
     }
 
     fn statistics(&self) -> Option<Statistics> {
