@@ -1,5 +1,6 @@
 //! Paths, folders, patterns and URLs as files of an object store.
 
+use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,15 +39,10 @@ struct Found {
     shown: String,
 }
 
-impl Found {
-    fn is_same_file(&self, other: &Self) -> bool {
-        self.input.path == other.input.path && self.input.store.to_string() == other.input.store.to_string()
-    }
-}
-
 /// The Parquet files that arguments stand for, with their names in an archive.
 pub(super) async fn inputs(arguments: &[String]) -> Result<Vec<Input>> {
-    let mut all: Vec<Found> = Vec::new();
+    let mut all = Vec::new();
+    let (mut shown_by_name, mut name_by_place) = (HashMap::new(), HashMap::new());
     for argument in arguments {
         let found = match Place::parse(argument)? {
             Place::Local(path) => local_tables(argument, &path)?,
@@ -55,18 +51,18 @@ pub(super) async fn inputs(arguments: &[String]) -> Result<Vec<Input>> {
         if found.is_empty() {
             bail!("{argument}: no .parquet file there");
         }
-        for found in found {
-            let name = &found.input.name;
-            if let Some(other) = all.iter().find(|other| other.input.name == *name) {
-                bail!("two files would both be {name} in the archive: {} and {}", other.shown, found.shown);
+        for Found { input, shown } in found {
+            let (name, place) = (input.name.clone(), (input.store.to_string(), input.path.clone()));
+            if let Some(other) = shown_by_name.insert(name.clone(), shown.clone()) {
+                bail!("two files would both be {name} in the archive: {other} and {shown}");
             }
-            if let Some(other) = all.iter().find(|other| other.is_same_file(&found)) {
-                bail!("{} is given twice, as {} and as {name}", found.shown, other.input.name);
+            if let Some(other) = name_by_place.insert(place, name.clone()) {
+                bail!("{shown} is given twice, as {other} and as {name}");
             }
-            all.push(found);
+            all.push(input);
         }
     }
-    Ok(all.into_iter().map(|found| found.input).collect())
+    Ok(all)
 }
 
 /// What makes a folder an archive.
