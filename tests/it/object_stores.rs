@@ -102,6 +102,18 @@ fn a_table_goes_from_store_to_store_and_back() {
 }
 
 #[test]
+fn a_folder_that_cannot_be_made_is_named() {
+    let (server, folder) = (Server::start(), Folder::new());
+    traffic(&server, &folder, "in/b.parquet", 1);
+    // As no local folder can hold it.
+    let table = server.objects("in/").remove("b.parquet").expect("a table");
+    server.put("in/b.parquet/c.parquet", table);
+    ok(&server, &["compress", "s3://bucket/in", "-o", "s3://bucket/archive", "--max-error", "1"]);
+    let error = fails(&server, &["decompress", "s3://bucket/archive", "-o", &folder.path("back")]);
+    assert!(error.contains("cannot make") && error.contains("b.parquet"), "{error}");
+}
+
+#[test]
 fn rows_are_added_in_a_store() {
     let (server, folder) = (Server::start(), Folder::new());
     let first = traffic(&server, &folder, "a.parquet", 1);

@@ -148,8 +148,9 @@ fn discard_if_useless(claim: &Claim, error: &ArchiveError) {
 /// Removes what earlier runs that were killed have left half written.
 fn remove_strays(staging: &Path, report: &JobReport) -> Result<()> {
     fn visit(root: &Path, folder: &Path, report: &JobReport) -> Result<()> {
-        for entry in std::fs::read_dir(folder)? {
-            let path = entry?.path();
+        let cannot = || format!("cannot read {}", folder.display());
+        for entry in std::fs::read_dir(folder).with_context(cannot)? {
+            let path = entry.with_context(cannot)?.path();
             if path.is_dir() {
                 visit(root, &path, report)?;
                 continue;
@@ -160,7 +161,7 @@ fn remove_strays(staging: &Path, report: &JobReport) -> Result<()> {
             // The object store writes `name#1` and renames it when it is whole.
             let half_written = name.rsplit_once('#').is_some_and(|(_, number)| number.parse::<u64>().is_ok());
             if half_written && !report.files.iter().any(|file| file.path == name) {
-                std::fs::remove_file(&path)?;
+                std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
             }
         }
         Ok(())
