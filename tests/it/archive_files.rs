@@ -298,6 +298,21 @@ fn what_is_no_part_of_an_archive_is_not_replaced_with_it() {
     assert_eq!(ok(&["verify", &archive])["files"], 1);
 }
 
+#[test]
+fn an_unfinished_job_is_not_discarded_without_a_word() {
+    let folder = Folder::new();
+    let (input, archive) = (folder.traffic("a.parquet", "list", 1), folder.path("archive"));
+    killed_early(&folder, &["compress", &input, "-o", &archive, "--max-error", "1"], "archive");
+    let told = stderr(&["compress", &input, "-o", &archive, "--max-error", "2"]);
+    assert!(
+        told.contains("unfinished job with other inputs or settings") && told.contains("discarded"),
+        "{told}"
+    );
+    killed_early(&folder, &["compress", &input, "-o", &folder.path("other"), "--max-error", "1"], "other");
+    let told = stderr(&["compress", &input, "-o", &folder.path("other"), "--max-error", "1"]);
+    assert!(!told.contains("discarded"), "{told}");
+}
+
 #[cfg(unix)]
 #[test]
 fn links_are_followed_and_kept() {

@@ -12,6 +12,7 @@ use crate::archive::{
     ArchiveError, Input, JOB_FILE, Job, JobObserver, JobReport, compress_aside, first_stranger,
     is_dictionary_name,
 };
+use crate::cli::messages::tell;
 
 /// Makes an archive.
 pub(super) async fn run(
@@ -56,7 +57,14 @@ pub(super) async fn run(
     let mut result = compress_aside(inputs, &local_store(), &folder, job, observer).await;
     if let Err(ArchiveError::OtherJob(_) | ArchiveError::Exists(_)) = &result {
         // What another job has left is of no use.
-        claim.clear()?;
+        if claim.folder.join(JOB_FILE).is_file() {
+            tell(format_args!(
+                "note: {} has what an unfinished job with other inputs or settings has left; it is discarded, and all is \
+                 done from the beginning",
+                claim.folder.display()
+            ));
+        }
+        claim.clear().with_context(|| format!("cannot clear {}", claim.folder.display()))?;
         result = compress_aside(inputs, &local_store(), &folder, job, observer).await;
     }
     let report = match result {
