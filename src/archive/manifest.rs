@@ -3,6 +3,7 @@
 //! It is written last, so that an archive is there as a whole or not at all. Its own hash is the value of
 //! `hash`, computed with that value empty.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
 use super::error_sums::ErrorSums;
+use super::lock::lock;
 use super::{ArchiveError, FORMAT_VERSION, Result, dictionary_file};
 
 pub(crate) const FILE_NAME: &str = "archive.json";
@@ -19,7 +21,7 @@ pub(crate) const FILE_NAME: &str = "archive.json";
 /// What belongs to an unfinished job; never part of an archive.
 pub(crate) const JOB_FILE: &str = "job.json";
 
-/// What writers of a local archive lock while they replace the manifest; empty.
+/// What writers of a local archive lock while they replace the manifest, and whoever replaces it all; empty.
 pub(super) const LOCK_FILE: &str = "archive.lock";
 
 /// The place of a data file, whose name must stay below the archive and must not be one of its own files.
@@ -181,17 +183,17 @@ pub(crate) struct Found {
     local: Option<PathBuf>,
 }
 
-/// Waits until no other process has the lock. It ends with the process, however that ends.
-async fn lock(path: PathBuf) -> Result<std::fs::File> {
-    let locked = tokio::task::spawn_blocking(move || {
-        let file = std::fs::File::options().create(true).truncate(false).write(true).open(path)?;
-        match file.lock() {
-            // Where a file system has no locks there is one writer at a time.
-            Err(error) if error.kind() != std::io::ErrorKind::Unsupported => Err(error),
-            _ => Ok(file),
-        }
-    });
-    Ok(locked.await.map_err(std::io::Error::other)??)
+impl Found {
+    /// The archive's folder, if it is a local one.
+    pub fn local_folder(&self) -> Option<&std::path::Path> {
+        self.local.as_deref().and_then(std::path::Path::parent)
+    }
+}
+
+fn changed_meanwhile() -> ArchiveError {
+    ArchiveError::layout(
+        "the archive was changed while another was made in its place; it is kept, run it again",
+    )
 }
 
 /// How long to wait before the next attempt: longer each time, and not the same for all.
@@ -245,17 +247,38 @@ impl Manifest {
         Ok(self)
     }
 
+    /// Keeps others from changing an archive in a local folder as long as the file lives, if it is still the one of this
+    /// hash.
+    pub async fn hold(
+        store: &dyn ObjectStore,
+        folder: &Path,
+        local: &std::path::Path,
+        hash: &str,
+    ) -> Result<File> {
+        let lock = lock(local).await?.ok_or_else(changed_meanwhile)?;
+        match Self::read(store, folder).await? {
+            Some(found) if found.manifest.hash == hash => Ok(lock),
+            _ => Err(changed_meanwhile()),
+        }
+    }
+
     /// Writes it over another one, unless that was changed since it was read.
     pub async fn replace(self, old: &Found, store: &dyn ObjectStore, folder: &Path) -> Result<Self> {
+        if let Some(local) = old.local_folder() {
+            // A job that was stopped when all was done has nothing left to write.
+            if self.content_hash()? == old.manifest.hash {
+                return Ok(old.manifest.clone());
+            }
+            let _lock = Self::hold(store, folder, local, &old.manifest.hash).await?;
+            return self.write(store, folder, PutMode::Overwrite).await;
+        }
         let mode = PutMode::Update(old.version.clone());
         match self.clone().write(store, folder, mode).await {
-            // Local files, and stores that cannot compare.
+            // Stores that cannot compare.
             Err(ArchiveError::Store(object_store::Error::NotImplemented { .. })) => {
                 self.write(store, folder, PutMode::Overwrite).await
             }
-            Err(ArchiveError::Store(object_store::Error::Precondition { .. })) => Err(ArchiveError::layout(
-                "the archive was changed while another was made in its place; it is kept, run it again",
-            )),
+            Err(ArchiveError::Store(object_store::Error::Precondition { .. })) => Err(changed_meanwhile()),
             written => written,
         }
     }
@@ -268,21 +291,22 @@ impl Manifest {
         change: impl Fn(&mut Self) -> Result<()>,
     ) -> Result<Self> {
         const TRIES: u32 = 200;
+        let absent = || ArchiveError::NotAnArchive(folder.to_string());
         for attempt in 0..TRIES {
-            let absent = || ArchiveError::NotAnArchive(folder.to_string());
-            let mut found = Self::read(store, folder).await?.ok_or_else(absent)?;
+            let found = Self::read(store, folder).await?.ok_or_else(absent)?;
             // Object stores compare versions; of local files one process at a time has the lock.
-            let lock = match found.local.take() {
-                Some(path) => Some(lock(path.with_file_name(LOCK_FILE)).await?),
-                None => None,
-            };
-            if lock.is_some() {
-                found = Self::read(store, folder).await?.ok_or_else(absent)?;
+            if let Some(local) = found.local_folder() {
+                if let Some(_lock) = lock(local).await? {
+                    let mut manifest = Self::read(store, folder).await?.ok_or_else(absent)?.manifest;
+                    change(&mut manifest)?;
+                    return manifest.write(store, folder, PutMode::Overwrite).await;
+                }
+                tokio::time::sleep(pause(attempt)).await;
+                continue;
             }
             let mut manifest = found.manifest;
             change(&mut manifest)?;
-            let mode = if lock.is_some() { PutMode::Overwrite } else { PutMode::Update(found.version) };
-            match manifest.clone().write(store, folder, mode).await {
+            match manifest.clone().write(store, folder, PutMode::Update(found.version)).await {
                 Err(ArchiveError::Store(object_store::Error::Precondition { .. })) => {
                     tokio::time::sleep(pause(attempt)).await;
                 }

@@ -36,6 +36,7 @@ mod learn;
 mod left;
 mod list_column;
 mod list_levels;
+mod lock;
 mod manifest;
 mod number;
 mod opened;
@@ -47,6 +48,8 @@ mod pool;
 mod predictor;
 mod prepare;
 mod quantiser;
+#[cfg(feature = "cli")]
+mod replaced;
 mod residuals;
 mod restore;
 mod rounding;
@@ -79,10 +82,14 @@ pub use layout::Layout;
 pub use layout_request::LayoutRequest;
 pub use learn::LearnSettings;
 #[cfg(feature = "cli")]
+pub(crate) use lock::is_still_at;
+#[cfg(feature = "cli")]
 pub(crate) use manifest::JOB_FILE;
 pub use manifest::{ErrorSummary, FileEntry, HistoryEntry};
 pub use opened::{Archive, Verification};
 pub use quantiser::Bound;
+#[cfg(feature = "cli")]
+pub(crate) use replaced::OldArchive;
 #[cfg(feature = "cli")]
 pub(crate) use strangers::first_stranger;
 pub use trial::Example;

@@ -9,7 +9,7 @@ use super::paths::{
     check_not_inside, is_archive, local_store, publish, publish_new, recover, remove_old, staging, store_path,
 };
 use crate::archive::{
-    ArchiveError, Input, JOB_FILE, Job, JobObserver, JobReport, compress_aside, first_stranger,
+    ArchiveError, Input, JOB_FILE, Job, JobObserver, JobReport, OldArchive, compress_aside, first_stranger,
     is_dictionary_name,
 };
 use crate::cli::messages::tell;
@@ -50,9 +50,7 @@ pub(super) async fn run(
         }
     }
     let is_free = check_free(target, overwrite)?;
-    if !is_free {
-        check_replaceable(target).await?;
-    }
+    let old = if is_free { None } else { Some(check_replaceable(target).await?) };
     let folder = store_path(&claim.folder)?;
     let mut result = compress_aside(inputs, &local_store(), &folder, job, observer).await;
     if let Err(ArchiveError::OtherJob(_) | ArchiveError::Exists(_)) = &result {
@@ -74,7 +72,9 @@ pub(super) async fn run(
             return Err(error.into());
         }
     };
-    if !is_free && let Some((name, error)) = report.failed.first() {
+    if old.is_some()
+        && let Some((name, error)) = report.failed.first()
+    {
         let _ = claim.clear();
         bail!(
             "{} of {} files failed, so that the archive that was there is kept; the first is {name}: {error}",
@@ -83,11 +83,15 @@ pub(super) async fn run(
         );
     }
     remove_strays(&claim.folder, &report)?;
-    if is_free {
-        publish_new(&claim.folder, target)?;
-    } else {
-        check_replaceable(target).await?;
-        publish(&claim.folder, target)?;
+    match old {
+        None => publish_new(&claim.folder, target)?,
+        Some(old) => {
+            let held = old.hold().await.with_context(|| format!("{} is not replaced", target.display()))?;
+            check_replaceable(target).await?;
+            // Elsewhere folders with open files cannot be moved.
+            let _held = cfg!(unix).then_some(held);
+            publish(&claim.folder, target)?;
+        }
     }
     remove_job_file(target)?;
     Ok(report)
@@ -111,11 +115,13 @@ fn check_free(target: &Path, overwrite: bool) -> Result<bool> {
     Ok(!occupied)
 }
 
-/// A folder is replaced as a whole, so that it may hold nothing but its archive.
-async fn check_replaceable(target: &Path) -> Result<()> {
-    let stranger = first_stranger(&local_store(), &store_path(target)?).await;
+/// A folder is replaced as a whole, so that it may hold nothing but its archive. Gives what it has at this moment.
+async fn check_replaceable(target: &Path) -> Result<OldArchive> {
+    let (store, folder) = (local_store(), store_path(target)?);
     let unknown =
         || format!("what belongs to {} is not known; remove it, or choose another place", target.display());
+    let old = OldArchive::find(&store, &folder).await.with_context(unknown)?;
+    let stranger = first_stranger(&store, &folder).await;
     if let Some(stranger) = stranger.with_context(unknown)? {
         bail!(
             "{} is no part of the archive: {} is not overwritten; move it away",
@@ -123,7 +129,7 @@ async fn check_replaceable(target: &Path) -> Result<()> {
             target.display()
         );
     }
-    Ok(())
+    Ok(old)
 }
 
 /// A folder where archives are made that holds something else.
