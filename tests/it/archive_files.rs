@@ -230,12 +230,12 @@ fn a_job_that_was_killed_when_all_was_done_is_not_done_again() {
     }
 }
 
-fn put(path: &Path, content: &[u8]) {
+pub fn put(path: &Path, content: &[u8]) {
     std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
     std::fs::write(path, content).expect("written");
 }
 
-fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     contents(from).iter().for_each(|(name, content)| put(&to.join(name), content));
 }
 
@@ -267,35 +267,6 @@ fn a_job_that_was_killed_when_all_was_done_still_tells_of_failures() {
     let error = fails(&[arguments.as_slice(), &["--overwrite"]].concat());
     assert!(error.contains("is kept") && error.contains("other.parquet"), "{error}");
     assert_eq!(contents(Path::new(&archive)), expected);
-}
-
-#[test]
-fn what_is_no_part_of_an_archive_is_not_replaced_with_it() {
-    let folder = Folder::new();
-    let input = folder.traffic("a.parquet", "list", 1);
-    let archive = folder.path("archive");
-    let again = ["compress", &input, "-o", &archive, "--max-error", "2", "--overwrite"];
-    ok(&["compress", &input, "-o", &archive, "--max-error", "1"]);
-    // Places that jobs that were killed have taken, or written to.
-    ok(&["append", &archive, &folder.traffic("b.parquet", "list", 2)]);
-    put(&Path::new(&archive).join("c.parquet"), b"");
-    put(&Path::new(&archive).join("d.parquet#1"), b"PAR1");
-    put(&Path::new(&archive).join("notes/READ ME.txt"), b"precious");
-    let before = contents(Path::new(&archive));
-    let error = fails(&again);
-    assert!(error.contains("READ ME.txt") && error.contains("move it away"), "{error}");
-    assert_eq!(contents(Path::new(&archive)), before);
-    std::fs::remove_dir_all(Path::new(&archive).join("notes")).expect("removed");
-    ok(&again);
-    assert_eq!(contents(Path::new(&archive)).len(), 3);
-    // Nothing else is made inside one.
-    for (command, from) in [("compress", &input), ("decompress", &archive)] {
-        for below in ["archive/x", "archive/x/y.parquet"] {
-            let error = fails(&[command, from, "-o", &folder.path(below)]);
-            assert!(error.contains("is inside the archive"), "{error}");
-        }
-    }
-    assert_eq!(ok(&["verify", &archive])["files"], 1);
 }
 
 #[test]
