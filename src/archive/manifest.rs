@@ -3,7 +3,9 @@
 //! It is written last, so that an archive is there as a whole or not at all. Its own hash is the value of
 //! `hash`, computed with that value empty.
 
+use std::collections::HashSet;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use twox_hash::XxHash3_64;
 
 use super::error_sums::ErrorSums;
 use super::lock::lock;
-use super::{ArchiveError, FORMAT_VERSION, Result, dictionary_file};
+use super::{ArchiveError, FORMAT_VERSION, Result, dictionary_file, durable};
 
 pub(crate) const FILE_NAME: &str = "archive.json";
 
@@ -239,12 +241,46 @@ impl Manifest {
         dictionaries.chain(self.files.iter().map(|file| file.place().to_string()))
     }
 
-    /// Writes it; [`PutMode::Create`] fails where there is an archive already.
-    pub async fn write(mut self, store: &dyn ObjectStore, folder: &Path, mode: PutMode) -> Result<Self> {
+    /// Writes it when the files that it names are on the disk; [`PutMode::Create`] fails where there is an archive already.
+    pub async fn write(self, store: &dyn ObjectStore, folder: &Path, mode: PutMode) -> Result<Self> {
+        let places: Vec<String> = self.places().collect();
+        let local = match places.first() {
+            Some(first) => durable::local_folder(store, folder, first).await?,
+            None => None,
+        };
+        if let Some(local) = &local {
+            durable::sync_files(local.clone(), places).await?;
+        }
+        self.put(store, folder, local.as_deref(), mode).await
+    }
+
+    /// Writes it, in a local folder so that it is on the disk then.
+    async fn put(
+        mut self,
+        store: &dyn ObjectStore,
+        folder: &Path,
+        local: Option<&std::path::Path>,
+        mode: PutMode,
+    ) -> Result<Self> {
         self.hash = self.content_hash()?;
-        let text = serde_json::to_string(&self)?;
-        store.put_opts(&folder.clone().join(FILE_NAME), text.into_bytes().into(), mode.into()).await?;
-        Ok(self)
+        let text = serde_json::to_vec(&self)?;
+        let path = folder.clone().join(FILE_NAME);
+        let Some(local) = local else {
+            store.put_opts(&path, text.into(), mode.into()).await?;
+            return Ok(self);
+        };
+        let only_new = matches!(mode, PutMode::Create);
+        match durable::put(local.join(FILE_NAME), text, only_new).await {
+            Ok(()) => Ok(self),
+            // As the store would tell it.
+            Err(error) if only_new && error.kind() == ErrorKind::AlreadyExists => {
+                let (path, source) = (path.to_string(), error.into());
+                Err(object_store::Error::AlreadyExists { path, source }.into())
+            }
+            Err(error) => {
+                Err(object_store::Error::Generic { store: "LocalFileSystem", source: error.into() }.into())
+            }
+        }
     }
 
     /// Keeps others from changing an archive in a local folder as long as the file lives, if it is still the one of this
@@ -273,10 +309,10 @@ impl Manifest {
             return self.write(store, folder, PutMode::Overwrite).await;
         }
         let mode = PutMode::Update(old.version.clone());
-        match self.clone().write(store, folder, mode).await {
+        match self.clone().put(store, folder, None, mode).await {
             // Stores that cannot compare.
             Err(ArchiveError::Store(object_store::Error::NotImplemented { .. })) => {
-                self.write(store, folder, PutMode::Overwrite).await
+                self.put(store, folder, None, PutMode::Overwrite).await
             }
             Err(ArchiveError::Store(object_store::Error::Precondition { .. })) => Err(changed_meanwhile()),
             written => written,
@@ -298,20 +334,23 @@ impl Manifest {
             if let Some(local) = found.local_folder() {
                 if let Some(_lock) = lock(local).await? {
                     let mut manifest = Self::read(store, folder).await?.ok_or_else(absent)?.manifest;
+                    let before: HashSet<String> = manifest.places().collect();
                     change(&mut manifest)?;
-                    return manifest.write(store, folder, PutMode::Overwrite).await;
+                    let added = manifest.places().filter(|place| !before.contains(place)).collect();
+                    durable::sync_files(local.to_path_buf(), added).await?;
+                    return manifest.put(store, folder, Some(local), PutMode::Overwrite).await;
                 }
                 tokio::time::sleep(pause(attempt)).await;
                 continue;
             }
             let mut manifest = found.manifest;
             change(&mut manifest)?;
-            match manifest.clone().write(store, folder, PutMode::Update(found.version)).await {
+            match manifest.clone().put(store, folder, None, PutMode::Update(found.version)).await {
                 Err(ArchiveError::Store(object_store::Error::Precondition { .. })) => {
                     tokio::time::sleep(pause(attempt)).await;
                 }
                 Err(ArchiveError::Store(object_store::Error::NotImplemented { .. })) => {
-                    return manifest.write(store, folder, PutMode::Overwrite).await;
+                    return manifest.put(store, folder, None, PutMode::Overwrite).await;
                 }
                 written => return written,
             }

@@ -20,6 +20,7 @@ mod declared;
 mod detect;
 mod dictionary_file;
 mod drift;
+mod durable;
 mod entropy;
 mod error;
 mod error_sums;
@@ -74,6 +75,8 @@ pub(crate) use data_file::DataFile;
 #[cfg(feature = "cli")]
 pub(crate) use dictionary_file::is_file_name as is_dictionary_name;
 pub use drift::{Drift, Promise};
+#[cfg(feature = "cli")]
+pub(crate) use durable::{sync_name, sync_open, sync_tree};
 pub use error::ArchiveError;
 pub use estimate::{Aim, Estimate, EstimateRequest, Prediction, estimate};
 pub use given::read_dictionary;

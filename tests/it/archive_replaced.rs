@@ -1,10 +1,12 @@
-//! What is replaced with an archive and what is not.
+//! What is replaced with an archive and what is not, and what is on the disk when that is told.
 
 use std::path::Path;
 
 use crate::archive_command::contents;
 use crate::archive_files::{copy, put};
 use crate::commands::{Folder, fails, ok};
+#[cfg(target_os = "linux")]
+use crate::support::sparrow;
 
 #[test]
 fn what_is_no_part_of_an_archive_is_not_replaced_with_it() {
@@ -91,4 +93,91 @@ fn what_only_looks_like_a_part_of_an_archive_is_not_replaced_with_it() {
         std::fs::remove_file(below("linked")).expect("removed");
     }
     ok(&again);
+}
+
+/// The calls that make files durable, and those that give them their names, in their order; `None` where they cannot be
+/// seen.
+#[cfg(target_os = "linux")]
+fn calls(folder: &Folder, arguments: &[&str]) -> Option<Vec<String>> {
+    let log = folder.path("calls");
+    let traced =
+        ["-f", "-y", "-o", &log, "-e", "trace=fsync,fdatasync,rename,renameat,renameat2,link,linkat"];
+    let program = sparrow().get_program().to_os_string();
+    let output = std::process::Command::new("strace").args(traced).arg(program).args(arguments).output();
+    if !output.as_ref().is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: strace is not here, or may not be used: {output:?}");
+        return None;
+    }
+    let text = std::fs::read_to_string(&log).expect("a log");
+    Some(text.lines().filter(|line| !line.contains(" resumed>")).map(str::to_string).collect())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_told_to_be_done_is_on_the_disk() {
+    let folder = Folder::new();
+    let (input, second) = (folder.traffic("a.parquet", "list", 1), folder.traffic("b.parquet", "list", 2));
+    let (archive, back) = (folder.path("archive"), folder.path("back"));
+    let root = folder.0.path().canonicalize().expect("a path").display().to_string();
+    /// In this order: each is a call, and what is in its line.
+    fn in_order(calls: &[String], expected: &[(&str, &str)]) {
+        let mut rest = calls.iter();
+        for (call, named) in expected {
+            let found = rest.any(|line| line.contains(call) && line.contains(named));
+            assert!(found, "{call} of {named} is missing, or too late: {calls:#?}");
+        }
+    }
+    let of_folder = format!("<{root}>");
+    let compress = ["compress", &input, "-o", &archive, "--max-error", "1"];
+    let Some(found) = calls(&folder, &compress) else { return };
+    let partial = ".archive.sparrow-partial\",";
+    in_order(
+        &found,
+        &[
+            ("sync(", "a.parquet>"),
+            ("sync(", "archive.json#1>"),
+            ("rename", "archive.json#1"),
+            ("sync(", ".archive.sparrow-partial>"),
+            ("rename", partial),
+            ("sync(", &of_folder),
+        ],
+    );
+    let replace = ["compress", &input, "-o", &archive, "--max-error", "2", "--overwrite"];
+    let Some(found) = calls(&folder, &replace) else { return };
+    in_order(
+        &found,
+        &[("sync(", "a.parquet>"), ("sync(", "archive.json"), ("rename", partial), ("sync(", &of_folder)],
+    );
+    let Some(found) = calls(&folder, &["append", &archive, &second]) else { return };
+    in_order(
+        &found,
+        &[
+            ("sync(", "b.parquet>"),
+            ("sync(", "archive.json#1>"),
+            ("rename", "archive.json#1"),
+            ("sync(", "/archive>"),
+        ],
+    );
+    let new = folder.path("new");
+    let table =
+        format!("CREATE EXTERNAL TABLE t (time TIMESTAMP, v DOUBLE[]) STORED AS SPARROW LOCATION '{new}'");
+    let insert = format!("{table} OPTIONS ('max_error' '1'); INSERT INTO t SELECT time, v FROM '{input}'");
+    let Some(found) = calls(&folder, &["sql", "-c", &insert]) else { return };
+    in_order(
+        &found,
+        &[
+            ("sync(", "new/insert-000000"),
+            ("sync(", "archive.json#1>"),
+            ("link", "archive.json#1"),
+            ("sync(", "/new>"),
+        ],
+    );
+    let Some(found) = calls(&folder, &["decompress", &archive, "-o", &back]) else { return };
+    for table in ["a.parquet>", "b.parquet>"] {
+        let published = ("rename", ".back.sparrow-tables\",");
+        in_order(&found, &[("sync(", table), published, ("sync(", &of_folder)]);
+    }
+    let one = folder.path("one.parquet");
+    let Some(found) = calls(&folder, &["decompress", &archive, "-o", &one]) else { return };
+    in_order(&found, &[("sync(", "/.sparrow-"), ("", "one.parquet"), ("sync(", &of_folder)]);
 }

@@ -212,7 +212,7 @@ async fn write_table(archive: &Archive, entry: &FileEntry, folder: &Path) -> Res
     }
     let mut output = ParquetOutput::create_with(&path, file.schema.clone(), ParquetOutput::FAST)?;
     let rows = write(archive, entry, &file.schema, &mut output).await?;
-    output.finish()?;
+    output.finish_aside()?;
     Ok(rows)
 }
 

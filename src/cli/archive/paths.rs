@@ -12,7 +12,7 @@ use datafusion::object_store::{self, ObjectStore, ObjectStoreExt};
 use futures::TryStreamExt;
 
 use super::super::stores::{Place, Stored};
-use crate::archive::{Archive, ArchiveError, Input};
+use crate::archive::{Archive, ArchiveError, Input, sync_name, sync_tree};
 use crate::cli::messages::tell;
 
 pub(super) fn local_store() -> Arc<dyn ObjectStore> {
@@ -332,13 +332,17 @@ pub(super) fn publish_new(staging: &Path, target: &Path) -> Result<()> {
     if target.exists() {
         bail!("{} was made by another meanwhile; it is kept, choose another place", target.display());
     }
-    std::fs::rename(staging, target).with_context(|| format!("cannot put {} in place", target.display()))
+    let context = || format!("cannot put {} in place", target.display());
+    sync_tree(staging).with_context(context)?;
+    std::fs::rename(staging, target).with_context(context)?;
+    sync_name(target).with_context(context)
 }
 
-/// Puts a finished folder in the place of another. That goes only when the new one is there.
+/// Puts a finished folder in the place of another. That goes only when the new one is there, and on the disk.
 pub(super) fn publish(staging: &Path, target: &Path) -> Result<()> {
     let context = || format!("cannot put {} in place", target.display());
     remove_old(target)?;
+    sync_tree(staging).with_context(context)?;
     let old = old(target);
     std::fs::rename(target, &old).with_context(context)?;
     if let Err(error) = std::fs::rename(staging, target) {
@@ -346,6 +350,7 @@ pub(super) fn publish(staging: &Path, target: &Path) -> Result<()> {
         let _ = std::fs::rename(&old, target);
         return Err(error).with_context(context);
     }
+    sync_name(target).with_context(context)?;
     remove_old(target)
 }
 
