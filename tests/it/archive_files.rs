@@ -211,12 +211,14 @@ fn a_job_that_was_killed_when_all_was_done_is_not_done_again() {
     let old = folder.path(".archive.sparrow-old");
     let other = ["compress", &input, "-o", &archive, "--max-error", "2", "--overwrite"];
     let replace = ["compress", &input, "-o", &archive, "--max-error", "1", "--overwrite"];
-    for moment in 0..3 {
+    for moment in 0..4 {
         ok(&other);
         copy(Path::new(&archive), Path::new(&folder.path("other")));
         let (whole, aside) = match moment {
             0 => (staging.clone(), archive.clone()),
             1 => (staging.clone(), old.clone()),
+            // Where the two can change places at once.
+            2 => (archive.clone().into(), staging.display().to_string()),
             _ => (archive.clone().into(), old.clone()),
         };
         std::fs::remove_dir_all(&archive).expect("removed");

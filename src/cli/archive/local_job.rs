@@ -43,6 +43,8 @@ pub(super) async fn run(
             Err(ArchiveError::Exists(_)) => {}
             report => {
                 let report = report?;
+                // What it has replaced.
+                claim.clear().with_context(|| format!("cannot remove {}", claim.folder.display()))?;
                 remove_old(target)?;
                 remove_job_file(target)?;
                 return Ok(report);
@@ -54,7 +56,7 @@ pub(super) async fn run(
     let folder = store_path(&claim.folder)?;
     let mut result = compress_aside(inputs, &local_store(), &folder, job, observer).await;
     if let Err(ArchiveError::OtherJob(_) | ArchiveError::Exists(_)) = &result {
-        // What another job has left is of no use.
+        // What another job has left is of no use. Without a job it is what was replaced.
         if claim.folder.join(JOB_FILE).is_file() {
             tell(format_args!(
                 "note: {} has what an unfinished job with other inputs or settings has left; it is discarded, and all is \

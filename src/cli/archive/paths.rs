@@ -344,14 +344,34 @@ pub(super) fn publish(staging: &Path, target: &Path) -> Result<()> {
     remove_old(target)?;
     sync_tree(staging).with_context(context)?;
     let old = old(target);
-    std::fs::rename(target, &old).with_context(context)?;
-    if let Err(error) = std::fs::rename(staging, target) {
-        // The old one is better than none.
-        let _ = std::fs::rename(&old, target);
-        return Err(error).with_context(context);
+    // What is replaced is in the place of the claimed folder for a moment, and must not be claimed there.
+    let replaced = std::fs::File::open(target).inspect(|folder| drop(folder.try_lock()));
+    if exchange(staging, target) {
+        sync_name(target).with_context(context)?;
+        std::fs::rename(staging, &old).with_context(context)?;
+    } else {
+        std::fs::rename(target, &old).with_context(context)?;
+        if let Err(error) = std::fs::rename(staging, target) {
+            // The old one is better than none.
+            let _ = std::fs::rename(&old, target);
+            return Err(error).with_context(context);
+        }
+        sync_name(target).with_context(context)?;
     }
-    sync_name(target).with_context(context)?;
+    drop(replaced);
     remove_old(target)
+}
+
+/// Lets two folders change places at once, so that there is one at any moment. Not every system and file system can.
+#[cfg(target_os = "linux")]
+fn exchange(one: &Path, other: &Path) -> bool {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).is_ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn exchange(_one: &Path, _other: &Path) -> bool {
+    false
 }
 
 /// Removes what was replaced.
@@ -405,5 +425,30 @@ mod tests {
         std::fs::remove_file(target.join("old")).expect("removed");
         publish_new(&staging, &target).expect("published");
         assert!(target.join("new").is_file() && !staging.exists());
+    }
+
+    #[test]
+    fn what_is_replaced_is_there_until_the_other_is() {
+        let root = tempfile::tempdir().expect("a folder");
+        let (staging, target) = (root.path().join("staging"), root.path().join("target"));
+        let make = |folder: &Path, name: &str| {
+            std::fs::create_dir(folder).expect("a folder");
+            std::fs::write(folder.join(name), name).expect("written");
+        };
+        make(&target, "old");
+        make(&staging, "new");
+        std::thread::scope(|scope| {
+            let publishing = scope.spawn(|| {
+                for round in 0..200 {
+                    publish(&staging, &target).expect("published");
+                    make(&staging, &round.to_string());
+                }
+            });
+            while !publishing.is_finished() {
+                assert!(target.is_dir() || !cfg!(target_os = "linux"), "it was absent for a moment");
+            }
+        });
+        assert!(target.join("198").is_file() && target.read_dir().expect("a folder").count() == 1);
+        assert!(!old(&target).exists());
     }
 }
