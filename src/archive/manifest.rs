@@ -3,6 +3,9 @@
 //! It is written last, so that an archive is there as a whole or not at all. Its own hash is the value of
 //! `hash`, computed with that value empty.
 
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,14 +15,15 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
 use super::error_sums::ErrorSums;
-use super::{ArchiveError, FORMAT_VERSION, Result, dictionary_file};
+use super::lock::lock;
+use super::{ArchiveError, FORMAT_VERSION, Result, dictionary_file, durable};
 
 pub(crate) const FILE_NAME: &str = "archive.json";
 
 /// What belongs to an unfinished job; never part of an archive.
 pub(crate) const JOB_FILE: &str = "job.json";
 
-/// What writers of a local archive lock while they replace the manifest; empty.
+/// What writers of a local archive lock while they replace the manifest, and whoever replaces it all; empty.
 pub(super) const LOCK_FILE: &str = "archive.lock";
 
 /// The place of a data file, whose name must stay below the archive and must not be one of its own files.
@@ -181,17 +185,17 @@ pub(crate) struct Found {
     local: Option<PathBuf>,
 }
 
-/// Waits until no other process has the lock. It ends with the process, however that ends.
-async fn lock(path: PathBuf) -> Result<std::fs::File> {
-    let locked = tokio::task::spawn_blocking(move || {
-        let file = std::fs::File::options().create(true).truncate(false).write(true).open(path)?;
-        match file.lock() {
-            // Where a file system has no locks there is one writer at a time.
-            Err(error) if error.kind() != std::io::ErrorKind::Unsupported => Err(error),
-            _ => Ok(file),
-        }
-    });
-    Ok(locked.await.map_err(std::io::Error::other)??)
+impl Found {
+    /// The archive's folder, if it is a local one.
+    pub fn local_folder(&self) -> Option<&std::path::Path> {
+        self.local.as_deref().and_then(std::path::Path::parent)
+    }
+}
+
+fn changed_meanwhile() -> ArchiveError {
+    ArchiveError::layout(
+        "the archive was changed while another was made in its place; it is kept, run it again",
+    )
 }
 
 /// How long to wait before the next attempt: longer each time, and not the same for all.
@@ -237,25 +241,80 @@ impl Manifest {
         dictionaries.chain(self.files.iter().map(|file| file.place().to_string()))
     }
 
-    /// Writes it; [`PutMode::Create`] fails where there is an archive already.
-    pub async fn write(mut self, store: &dyn ObjectStore, folder: &Path, mode: PutMode) -> Result<Self> {
+    /// Writes it when the files that it names are on the disk; [`PutMode::Create`] fails where there is an archive already.
+    pub async fn write(self, store: &dyn ObjectStore, folder: &Path, mode: PutMode) -> Result<Self> {
+        let places: Vec<String> = self.places().collect();
+        let local = match places.first() {
+            Some(first) => durable::local_folder(store, folder, first).await?,
+            None => None,
+        };
+        if let Some(local) = &local {
+            durable::sync_files(local.clone(), places).await?;
+        }
+        self.put(store, folder, local.as_deref(), mode).await
+    }
+
+    /// Writes it, in a local folder so that it is on the disk then.
+    async fn put(
+        mut self,
+        store: &dyn ObjectStore,
+        folder: &Path,
+        local: Option<&std::path::Path>,
+        mode: PutMode,
+    ) -> Result<Self> {
         self.hash = self.content_hash()?;
-        let text = serde_json::to_string(&self)?;
-        store.put_opts(&folder.clone().join(FILE_NAME), text.into_bytes().into(), mode.into()).await?;
-        Ok(self)
+        let text = serde_json::to_vec(&self)?;
+        let path = folder.clone().join(FILE_NAME);
+        let Some(local) = local else {
+            store.put_opts(&path, text.into(), mode.into()).await?;
+            return Ok(self);
+        };
+        let only_new = matches!(mode, PutMode::Create);
+        match durable::put(local.join(FILE_NAME), text, only_new).await {
+            Ok(()) => Ok(self),
+            // As the store would tell it.
+            Err(error) if only_new && error.kind() == ErrorKind::AlreadyExists => {
+                let (path, source) = (path.to_string(), error.into());
+                Err(object_store::Error::AlreadyExists { path, source }.into())
+            }
+            Err(error) => {
+                Err(object_store::Error::Generic { store: "LocalFileSystem", source: error.into() }.into())
+            }
+        }
+    }
+
+    /// Keeps others from changing an archive in a local folder as long as the file lives, if it is still the one of this
+    /// hash.
+    pub async fn hold(
+        store: &dyn ObjectStore,
+        folder: &Path,
+        local: &std::path::Path,
+        hash: &str,
+    ) -> Result<File> {
+        let lock = lock(local).await?.ok_or_else(changed_meanwhile)?;
+        match Self::read(store, folder).await? {
+            Some(found) if found.manifest.hash == hash => Ok(lock),
+            _ => Err(changed_meanwhile()),
+        }
     }
 
     /// Writes it over another one, unless that was changed since it was read.
     pub async fn replace(self, old: &Found, store: &dyn ObjectStore, folder: &Path) -> Result<Self> {
-        let mode = PutMode::Update(old.version.clone());
-        match self.clone().write(store, folder, mode).await {
-            // Local files, and stores that cannot compare.
-            Err(ArchiveError::Store(object_store::Error::NotImplemented { .. })) => {
-                self.write(store, folder, PutMode::Overwrite).await
+        if let Some(local) = old.local_folder() {
+            // A job that was stopped when all was done has nothing left to write.
+            if self.content_hash()? == old.manifest.hash {
+                return Ok(old.manifest.clone());
             }
-            Err(ArchiveError::Store(object_store::Error::Precondition { .. })) => Err(ArchiveError::layout(
-                "the archive was changed while another was made in its place; it is kept, run it again",
-            )),
+            let _lock = Self::hold(store, folder, local, &old.manifest.hash).await?;
+            return self.write(store, folder, PutMode::Overwrite).await;
+        }
+        let mode = PutMode::Update(old.version.clone());
+        match self.clone().put(store, folder, None, mode).await {
+            // Stores that cannot compare.
+            Err(ArchiveError::Store(object_store::Error::NotImplemented { .. })) => {
+                self.put(store, folder, None, PutMode::Overwrite).await
+            }
+            Err(ArchiveError::Store(object_store::Error::Precondition { .. })) => Err(changed_meanwhile()),
             written => written,
         }
     }
@@ -268,26 +327,30 @@ impl Manifest {
         change: impl Fn(&mut Self) -> Result<()>,
     ) -> Result<Self> {
         const TRIES: u32 = 200;
+        let absent = || ArchiveError::NotAnArchive(folder.to_string());
         for attempt in 0..TRIES {
-            let absent = || ArchiveError::NotAnArchive(folder.to_string());
-            let mut found = Self::read(store, folder).await?.ok_or_else(absent)?;
+            let found = Self::read(store, folder).await?.ok_or_else(absent)?;
             // Object stores compare versions; of local files one process at a time has the lock.
-            let lock = match found.local.take() {
-                Some(path) => Some(lock(path.with_file_name(LOCK_FILE)).await?),
-                None => None,
-            };
-            if lock.is_some() {
-                found = Self::read(store, folder).await?.ok_or_else(absent)?;
+            if let Some(local) = found.local_folder() {
+                if let Some(_lock) = lock(local).await? {
+                    let mut manifest = Self::read(store, folder).await?.ok_or_else(absent)?.manifest;
+                    let before: HashSet<String> = manifest.places().collect();
+                    change(&mut manifest)?;
+                    let added = manifest.places().filter(|place| !before.contains(place)).collect();
+                    durable::sync_files(local.to_path_buf(), added).await?;
+                    return manifest.put(store, folder, Some(local), PutMode::Overwrite).await;
+                }
+                tokio::time::sleep(pause(attempt)).await;
+                continue;
             }
             let mut manifest = found.manifest;
             change(&mut manifest)?;
-            let mode = if lock.is_some() { PutMode::Overwrite } else { PutMode::Update(found.version) };
-            match manifest.clone().write(store, folder, mode).await {
+            match manifest.clone().put(store, folder, None, PutMode::Update(found.version)).await {
                 Err(ArchiveError::Store(object_store::Error::Precondition { .. })) => {
                     tokio::time::sleep(pause(attempt)).await;
                 }
                 Err(ArchiveError::Store(object_store::Error::NotImplemented { .. })) => {
-                    return manifest.write(store, folder, PutMode::Overwrite).await;
+                    return manifest.put(store, folder, None, PutMode::Overwrite).await;
                 }
                 written => return written,
             }

@@ -20,6 +20,7 @@ mod declared;
 mod detect;
 mod dictionary_file;
 mod drift;
+mod durable;
 mod entropy;
 mod error;
 mod error_sums;
@@ -37,6 +38,7 @@ mod learn;
 mod left;
 mod list_column;
 mod list_levels;
+mod lock;
 mod manifest;
 #[cfg(feature = "sql")]
 mod memory;
@@ -50,6 +52,8 @@ mod pool;
 mod predictor;
 mod prepare;
 mod quantiser;
+#[cfg(feature = "cli")]
+mod replaced;
 mod residuals;
 mod restore;
 mod rounding;
@@ -75,6 +79,8 @@ pub(crate) use data_file::DataFile;
 #[cfg(feature = "cli")]
 pub(crate) use dictionary_file::is_file_name as is_dictionary_name;
 pub use drift::{Drift, Promise};
+#[cfg(feature = "cli")]
+pub(crate) use durable::{sync_name, sync_open, sync_tree};
 pub use error::ArchiveError;
 pub use estimate::{Aim, Estimate, EstimateRequest, Prediction, estimate};
 pub use given::read_dictionary;
@@ -85,12 +91,16 @@ pub use layout::Layout;
 pub use layout_request::LayoutRequest;
 pub use learn::LearnSettings;
 #[cfg(feature = "cli")]
+pub(crate) use lock::is_still_at;
+#[cfg(feature = "cli")]
 pub(crate) use manifest::JOB_FILE;
 pub use manifest::{ErrorSummary, FileEntry, HistoryEntry};
 #[cfg(feature = "sql")]
 pub(crate) use memory::{coding_bytes, learning_bytes};
 pub use opened::{Archive, Verification};
 pub use quantiser::Bound;
+#[cfg(feature = "cli")]
+pub(crate) use replaced::OldArchive;
 #[cfg(feature = "cli")]
 pub(crate) use strangers::first_stranger;
 pub use trial::Example;

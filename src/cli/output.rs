@@ -11,6 +11,8 @@ use datafusion::parquet::basic::{Compression, ZstdLevel};
 use datafusion::parquet::file::metadata::KeyValue;
 use datafusion::parquet::file::properties::WriterProperties;
 
+use crate::archive::{sync_name, sync_open};
+
 /// Readers hold a row group's column at a time, and vectors are long.
 const ROW_GROUP_BYTES: usize = 32 << 20;
 /// Rows handed to the writer at a time, between which it may start a new row group.
@@ -51,11 +53,29 @@ impl<'a> ParquetOutput<'a> {
 
     /// Fails where a file has appeared since, unless that is to be replaced.
     pub fn finish_as(self, replaces: bool) -> anyhow::Result<()> {
-        let whole = || format!("cannot write {}", self.path.display());
-        let file = self.writer.into_inner().with_context(whole)?;
+        let path = self.path;
+        let file = self.into_file()?;
+        let cannot = || format!("cannot write {}", path.display());
+        sync_open(file.as_file()).with_context(cannot)?;
+        let put = if replaces { file.persist(path) } else { file.persist_noclobber(path) };
+        put.with_context(cannot)?;
+        sync_name(path).with_context(cannot)
+    }
+
+    /// The same in a folder that is yet to be put in its place, and on the disk before that.
+    pub fn finish_aside(self) -> anyhow::Result<()> {
+        let path = self.path;
+        self.into_file()?
+            .persist(path)
+            .map(|_| ())
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    fn into_file(self) -> anyhow::Result<tempfile::NamedTempFile> {
+        let file =
+            self.writer.into_inner().with_context(|| format!("cannot write {}", self.path.display()))?;
         make_readable(&file);
-        let put = if replaces { file.persist(self.path) } else { file.persist_noclobber(self.path) };
-        put.map(|_| ()).with_context(whole)
+        Ok(file)
     }
 }
 
@@ -105,7 +125,9 @@ pub(super) fn write_text(path: Option<&Path>, text: &str) -> anyhow::Result<()> 
     let mut file = temporary_beside(path)?;
     file.write_all(text.as_bytes()).with_context(cannot)?;
     make_readable(&file);
-    file.persist(path).map(|_| ()).with_context(cannot)
+    sync_open(file.as_file()).with_context(cannot)?;
+    file.persist(path).with_context(cannot)?;
+    sync_name(path).with_context(cannot)
 }
 
 /// A file in the same folder, to be renamed when it is whole.

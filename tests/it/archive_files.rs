@@ -211,12 +211,14 @@ fn a_job_that_was_killed_when_all_was_done_is_not_done_again() {
     let old = folder.path(".archive.sparrow-old");
     let other = ["compress", &input, "-o", &archive, "--max-error", "2", "--overwrite"];
     let replace = ["compress", &input, "-o", &archive, "--max-error", "1", "--overwrite"];
-    for moment in 0..3 {
+    for moment in 0..4 {
         ok(&other);
         copy(Path::new(&archive), Path::new(&folder.path("other")));
         let (whole, aside) = match moment {
             0 => (staging.clone(), archive.clone()),
             1 => (staging.clone(), old.clone()),
+            // Where the two can change places at once.
+            2 => (archive.clone().into(), staging.display().to_string()),
             _ => (archive.clone().into(), old.clone()),
         };
         std::fs::remove_dir_all(&archive).expect("removed");
@@ -230,12 +232,12 @@ fn a_job_that_was_killed_when_all_was_done_is_not_done_again() {
     }
 }
 
-fn put(path: &Path, content: &[u8]) {
+pub fn put(path: &Path, content: &[u8]) {
     std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
     std::fs::write(path, content).expect("written");
 }
 
-fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     contents(from).iter().for_each(|(name, content)| put(&to.join(name), content));
 }
 
@@ -270,32 +272,18 @@ fn a_job_that_was_killed_when_all_was_done_still_tells_of_failures() {
 }
 
 #[test]
-fn what_is_no_part_of_an_archive_is_not_replaced_with_it() {
+fn an_unfinished_job_is_not_discarded_without_a_word() {
     let folder = Folder::new();
-    let input = folder.traffic("a.parquet", "list", 1);
-    let archive = folder.path("archive");
-    let again = ["compress", &input, "-o", &archive, "--max-error", "2", "--overwrite"];
-    ok(&["compress", &input, "-o", &archive, "--max-error", "1"]);
-    // Places that jobs that were killed have taken, or written to.
-    ok(&["append", &archive, &folder.traffic("b.parquet", "list", 2)]);
-    put(&Path::new(&archive).join("c.parquet"), b"");
-    put(&Path::new(&archive).join("d.parquet#1"), b"PAR1");
-    put(&Path::new(&archive).join("notes/READ ME.txt"), b"precious");
-    let before = contents(Path::new(&archive));
-    let error = fails(&again);
-    assert!(error.contains("READ ME.txt") && error.contains("move it away"), "{error}");
-    assert_eq!(contents(Path::new(&archive)), before);
-    std::fs::remove_dir_all(Path::new(&archive).join("notes")).expect("removed");
-    ok(&again);
-    assert_eq!(contents(Path::new(&archive)).len(), 3);
-    // Nothing else is made inside one.
-    for (command, from) in [("compress", &input), ("decompress", &archive)] {
-        for below in ["archive/x", "archive/x/y.parquet"] {
-            let error = fails(&[command, from, "-o", &folder.path(below)]);
-            assert!(error.contains("is inside the archive"), "{error}");
-        }
-    }
-    assert_eq!(ok(&["verify", &archive])["files"], 1);
+    let (input, archive) = (folder.traffic("a.parquet", "list", 1), folder.path("archive"));
+    killed_early(&folder, &["compress", &input, "-o", &archive, "--max-error", "1"], "archive");
+    let told = stderr(&["compress", &input, "-o", &archive, "--max-error", "2"]);
+    assert!(
+        told.contains("unfinished job with other inputs or settings") && told.contains("discarded"),
+        "{told}"
+    );
+    killed_early(&folder, &["compress", &input, "-o", &folder.path("other"), "--max-error", "1"], "other");
+    let told = stderr(&["compress", &input, "-o", &folder.path("other"), "--max-error", "1"]);
+    assert!(!told.contains("discarded"), "{told}");
 }
 
 #[cfg(unix)]

@@ -102,6 +102,59 @@ fn a_table_goes_from_store_to_store_and_back() {
 }
 
 #[test]
+fn tables_are_in_the_store_before_the_first_one_appears() {
+    let (server, folder) = (Server::start(), Folder::new());
+    for name in ["in/a.parquet", "in/b.parquet", "in/c.parquet", "in/d.parquet"] {
+        folder.traffic(name, "list", 1);
+    }
+    let archive = folder.path("archive");
+    ok(&server, &["compress", &folder.path("in"), "-o", &archive, "--max-error", "1"]);
+    ok(&server, &["decompress", &archive, "-o", "s3://bucket/back"]);
+    // Nothing waits in memory for the others.
+    assert_eq!(server.most_empty_uploads(), 0);
+    ok(&server, &["decompress", &archive, "-o", &folder.path("back")]);
+    for (name, content) in server.objects("back/") {
+        assert_eq!(std::fs::read(Path::new(&folder.path("back")).join(name)).expect("a table"), content);
+    }
+    // Where one does not appear, no other is left half done.
+    server.refuse("again/b.parquet");
+    let error = fails(&server, &["decompress", &archive, "-o", "s3://bucket/again"]);
+    assert!(error.contains("again/b.parquet") && error.contains("1 of 4 tables"), "{error}");
+    assert_eq!(server.objects("again/").into_keys().collect::<Vec<_>>(), ["a.parquet"]);
+    assert_eq!(server.unfinished_uploads(), 0);
+}
+
+/// A part is five MiB.
+#[test]
+fn a_large_table_goes_to_a_store_in_parts() {
+    let (server, folder) = (Server::start(), Folder::new());
+    let (input, archive) = (folder.path("a.parquet"), folder.path("archive"));
+    let rows = "SELECT i AS time, make_array(sin(i * i), cos(i * i), sin(i * i + 1), cos(i * i + 2)) AS v
+                FROM (SELECT value AS i FROM generate_series(1, 500000))";
+    let copied = run(&server, &["sql", "-c", &format!("COPY ({rows}) TO '{input}'")]);
+    assert!(copied.status.success(), "{copied:?}");
+    ok(&server, &["compress", &input, "-o", &archive, "--lossless", "--atoms", "4"]);
+    for out in ["s3://bucket/back/a.parquet", &folder.path("back.parquet")] {
+        ok(&server, &["decompress", &archive, "-o", out]);
+    }
+    let there = server.objects("back/").remove("a.parquet").expect("a table");
+    assert!(there.len() > 2 * (5 << 20), "{}", there.len());
+    assert!(there == std::fs::read(folder.path("back.parquet")).expect("a table"));
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_named() {
+    let (server, folder) = (Server::start(), Folder::new());
+    traffic(&server, &folder, "in/b.parquet", 1);
+    // As no local folder can hold it.
+    let table = server.objects("in/").remove("b.parquet").expect("a table");
+    server.put("in/b.parquet/c.parquet", table);
+    ok(&server, &["compress", "s3://bucket/in", "-o", "s3://bucket/archive", "--max-error", "1"]);
+    let error = fails(&server, &["decompress", "s3://bucket/archive", "-o", &folder.path("back")]);
+    assert!(error.contains("cannot make") && error.contains("b.parquet"), "{error}");
+}
+
+#[test]
 fn rows_are_added_in_a_store() {
     let (server, folder) = (Server::start(), Folder::new());
     let first = traffic(&server, &folder, "a.parquet", 1);

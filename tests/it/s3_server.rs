@@ -14,6 +14,10 @@ struct State {
     objects: BTreeMap<String, (u64, Vec<u8>)>,
     uploads: BTreeMap<u64, BTreeMap<u32, Vec<u8>>>,
     writes: u64,
+    /// An object that no upload is completed to.
+    refused: Option<String>,
+    /// How many uploads there were without any part, at most, when one was completed.
+    most_empty: usize,
 }
 
 pub struct Server {
@@ -97,6 +101,16 @@ impl Server {
     pub fn unfinished_uploads(&self) -> usize {
         self.state.lock().expect("state").uploads.len()
     }
+
+    /// Lets completing uploads to an object fail.
+    pub fn refuse(&self, key: &str) {
+        self.state.lock().expect("state").refused = Some(key.to_string());
+    }
+
+    /// How many uploads had nothing in the store, at most, when one was completed.
+    pub fn most_empty_uploads(&self) -> usize {
+        self.state.lock().expect("state").most_empty
+    }
 }
 
 impl State {
@@ -138,7 +152,12 @@ impl State {
                 let tag = self.put(key, request.body);
                 Answer::new("200 OK", "").with("ETag", format!("\"{tag}\""))
             }
+            ("POST", Some(_)) if self.refused.as_ref() == Some(&key) => {
+                Answer::error("403 Forbidden", "AccessDenied")
+            }
             ("POST", Some(upload)) => {
+                let empty = self.uploads.values().filter(|parts| parts.is_empty()).count();
+                self.most_empty = self.most_empty.max(empty);
                 let parts = self.uploads.remove(&upload).expect("an upload");
                 self.put(key, parts.into_values().flatten().collect());
                 Answer::new(

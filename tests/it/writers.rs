@@ -1,7 +1,11 @@
 //! Several processes write to one archive at the same moment, and nothing is lost.
 
+use std::fs::File;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
+use crate::archive_command::contents;
 use crate::commands::{Folder, fails, ok, run, sql};
 use crate::support::sparrow;
 
@@ -123,6 +127,90 @@ fn dictionaries_that_are_learned_at_the_same_moment_do_not_collide() {
     assert_eq!(inspected["promises"].as_array().map(Vec::len), Some(3));
     assert_eq!(ok(&["verify", &archive, "--against", &first, &b, &c])["files"], 3);
     assert!(fails(&["append", &archive, &c]).contains("c.parquet already"));
+}
+
+/// Waits until something is so.
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}: never");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn copy_to(from: &Path, to: &Path) {
+    for (name, content) in contents(from) {
+        let path = to.join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::write(path, content).expect("written");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_archive_that_is_changed_while_another_is_made_is_kept() {
+    let folder = Folder::new();
+    let (first, second) = (folder.traffic("a.parquet", "list", 1), folder.traffic("b.parquet", "list", 2));
+    let (archive, grown) = (folder.path("archive"), folder.path("grown"));
+    let (archive, grown) = (Path::new(&archive), Path::new(&grown));
+    ok(&["compress", &first, "-o", &folder.path("archive"), "--max-error", "1"]);
+    copy_to(archive, grown);
+    ok(&["append", &folder.path("grown"), &second]);
+    let grown = contents(grown);
+    // Another one adds rows when the job has begun, and is not done before the job is.
+    let lock = File::create(archive.join("archive.lock")).expect("a lock");
+    lock.lock().expect("locked");
+    let mut replacing = sparrow();
+    replacing.args(["compress", &first, "-o", &folder.path("archive"), "--max-error", "2", "--overwrite"]);
+    let replacing = replacing.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let staging = folder.staging("archive");
+    wait_until("the job is done", || staging.join("archive.json").exists());
+    grown.iter().filter(|(name, _)| !name.ends_with("archive.lock")).for_each(|(name, content)| {
+        std::fs::write(archive.join(name), content).expect("written");
+    });
+    drop(lock);
+    let output = replacing.wait_with_output().expect("it ends");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("was changed while another was made in its place; it is kept"), "{told}");
+    assert_eq!(contents(archive), grown);
+    // What it has done is not done again.
+    let again = ["compress", &first, "-o", &folder.path("archive"), "--max-error", "2", "--overwrite"];
+    assert_eq!(ok(&again)["resumed"], 1);
+    assert_eq!(ok(&["verify", &folder.path("archive"), "--against", &first])["files"], 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn the_lock_of_an_archive_that_is_gone_is_worth_nothing() {
+    let folder = Folder::new();
+    let (first, second) = (folder.traffic("a.parquet", "list", 1), folder.traffic("b.parquet", "list", 2));
+    let (archive, other) = (folder.path("archive"), folder.path("other"));
+    ok(&["compress", &first, "-o", &archive, "--max-error", "1"]);
+    copy_to(Path::new(&archive), Path::new(&other));
+    let lock_of = |folder: &str| {
+        let lock = File::create(Path::new(folder).join("archive.lock")).expect("a lock");
+        lock.lock().expect("locked");
+        lock
+    };
+    let (old, new) = (lock_of(&archive), lock_of(&other));
+    let mut command = appending(sparrow(), &archive, std::slice::from_ref(&second));
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let added = Path::new(&archive).join("b.parquet");
+    wait_until("the file is written", || added.metadata().is_ok_and(|found| found.len() > 0));
+    std::thread::sleep(Duration::from_millis(300));
+    // The same archive in another folder, in which somebody else is writing.
+    std::fs::copy(&added, Path::new(&other).join("b.parquet")).expect("copied");
+    std::fs::rename(&archive, folder.path("gone")).expect("moved");
+    std::fs::rename(&other, &archive).expect("moved");
+    let before = std::fs::read(Path::new(&archive).join("archive.json")).expect("read");
+    drop(old);
+    std::thread::sleep(Duration::from_millis(700));
+    assert_eq!(std::fs::read(Path::new(&archive).join("archive.json")).expect("read"), before);
+    drop(new);
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(ok(&["verify", &archive, "--against", &first, &second])["files"], 2);
 }
 
 #[cfg(feature = "cloud")]

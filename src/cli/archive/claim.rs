@@ -2,9 +2,11 @@
 
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
+
+use crate::archive::is_still_at;
 
 /// A folder beside a target, in which that is made by this job alone. The lock ends with the process, however that ends.
 #[derive(Debug)]
@@ -53,16 +55,4 @@ impl Drop for Claim {
             let _ = std::fs::remove_dir(&self.folder);
         }
     }
-}
-
-#[cfg(unix)]
-fn is_still_at(folder: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let known = |found: std::fs::Metadata| (found.dev(), found.ino());
-    folder.metadata().ok().map(known) == path.metadata().ok().map(known)
-}
-
-#[cfg(not(unix))]
-fn is_still_at(_folder: &File, _path: &Path) -> bool {
-    true
 }

@@ -8,6 +8,7 @@ use clap::Args;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use futures::{Stream, StreamExt};
+use tokio::task::JoinError;
 
 use super::super::output::ParquetOutput;
 use super::super::report::{Report, ReportFormat};
@@ -175,8 +176,9 @@ impl Restored {
 /// A folder is replaced as a whole, so that it may hold nothing but tables that are written again.
 fn check_replaceable(target: &Path, archive: &Archive) -> Result<()> {
     fn first_other(root: &Path, folder: &Path, names: &HashSet<PathBuf>) -> Result<Option<PathBuf>> {
-        for entry in std::fs::read_dir(folder)? {
-            let path = entry?.path();
+        let cannot = || format!("cannot read {}", folder.display());
+        for entry in std::fs::read_dir(folder).with_context(cannot)? {
+            let path = entry.with_context(cannot)?.path();
             let other = match path.is_dir() {
                 true => first_other(root, &path, names)?,
                 false => {
@@ -206,11 +208,11 @@ async fn write_table(archive: &Archive, entry: &FileEntry, folder: &Path) -> Res
     let file = archive.data_file(entry).await.with_context(|| format!("cannot read {}", entry.path))?;
     let path = folder.join(&entry.path);
     if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent)?;
+        std::fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
     }
     let mut output = ParquetOutput::create_with(&path, file.schema.clone(), ParquetOutput::FAST)?;
     let rows = write(archive, entry, &file.schema, &mut output).await?;
-    output.finish()?;
+    output.finish_aside()?;
     Ok(rows)
 }
 
@@ -246,5 +248,35 @@ pub(super) async fn decoded(
         let (file, columns) = (file.clone(), columns.clone());
         async move { tokio::spawn(async move { file.read(row_group, &columns).await }).await }
     });
-    Ok(decoded.buffered(threads).map(move |batch| batch?.with_context(|| format!("cannot read {path}"))))
+    Ok(decoded
+        .buffered(threads)
+        .map(move |joined| of_task(joined).with_context(|| format!("cannot read {path}"))))
+}
+
+/// What a task has read. One that has panicked is an error of its file as others are, so that the rest goes on.
+fn of_task<T>(joined: std::result::Result<Result<T, ArchiveError>, JoinError>) -> Result<T, ArchiveError> {
+    joined.unwrap_or_else(|error| {
+        let told = format!("decoding has not come to its end: {error}");
+        Err(ArchiveError::Io(std::io::Error::other(told)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_an_error_of_its_file() {
+        let joined = tokio::spawn(async { panic!("by mistake") }).await;
+        let entry = serde_json::from_value(serde_json::json!({
+            "path": "a.parquet", "rows": 1, "bytes": 1, "hash": "", "footer_bytes": 1, "footer": "", "source_bytes": 1,
+            "source": "", "error": {
+                "values": 0, "max": 0.0, "absolute": 0.0, "square": 0.0, "value_absolute": 0.0, "value_square": 0.0
+            }
+        }));
+        let rows = of_task::<u64>(joined).context("cannot read a.parquet");
+        let mut restored = Restored::default();
+        restored.add(&entry.expect("an entry"), rows).expect("the rest goes on");
+        assert_eq!(restored.failed, ["a.parquet"]);
+    }
 }

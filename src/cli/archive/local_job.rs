@@ -9,9 +9,10 @@ use super::paths::{
     check_not_inside, is_archive, local_store, publish, publish_new, recover, remove_old, staging, store_path,
 };
 use crate::archive::{
-    ArchiveError, Input, JOB_FILE, Job, JobObserver, JobReport, compress_aside, first_stranger,
+    ArchiveError, Input, JOB_FILE, Job, JobObserver, JobReport, OldArchive, compress_aside, first_stranger,
     is_dictionary_name,
 };
+use crate::cli::messages::tell;
 
 /// Makes an archive.
 pub(super) async fn run(
@@ -42,6 +43,8 @@ pub(super) async fn run(
             Err(ArchiveError::Exists(_)) => {}
             report => {
                 let report = report?;
+                // What it has replaced.
+                claim.clear().with_context(|| format!("cannot remove {}", claim.folder.display()))?;
                 remove_old(target)?;
                 remove_job_file(target)?;
                 return Ok(report);
@@ -49,14 +52,19 @@ pub(super) async fn run(
         }
     }
     let is_free = check_free(target, overwrite)?;
-    if !is_free {
-        check_replaceable(target).await?;
-    }
+    let old = if is_free { None } else { Some(check_replaceable(target).await?) };
     let folder = store_path(&claim.folder)?;
     let mut result = compress_aside(inputs, &local_store(), &folder, job, observer).await;
     if let Err(ArchiveError::OtherJob(_) | ArchiveError::Exists(_)) = &result {
-        // What another job has left is of no use.
-        claim.clear()?;
+        // What another job has left is of no use. Without a job it is what was replaced.
+        if claim.folder.join(JOB_FILE).is_file() {
+            tell(format_args!(
+                "note: {} has what an unfinished job with other inputs or settings has left; it is discarded, and all is \
+                 done from the beginning",
+                claim.folder.display()
+            ));
+        }
+        claim.clear().with_context(|| format!("cannot clear {}", claim.folder.display()))?;
         result = compress_aside(inputs, &local_store(), &folder, job, observer).await;
     }
     let report = match result {
@@ -66,7 +74,9 @@ pub(super) async fn run(
             return Err(error.into());
         }
     };
-    if !is_free && let Some((name, error)) = report.failed.first() {
+    if old.is_some()
+        && let Some((name, error)) = report.failed.first()
+    {
         let _ = claim.clear();
         bail!(
             "{} of {} files failed, so that the archive that was there is kept; the first is {name}: {error}",
@@ -75,11 +85,15 @@ pub(super) async fn run(
         );
     }
     remove_strays(&claim.folder, &report)?;
-    if is_free {
-        publish_new(&claim.folder, target)?;
-    } else {
-        check_replaceable(target).await?;
-        publish(&claim.folder, target)?;
+    match old {
+        None => publish_new(&claim.folder, target)?,
+        Some(old) => {
+            let held = old.hold().await.with_context(|| format!("{} is not replaced", target.display()))?;
+            check_replaceable(target).await?;
+            // Elsewhere folders with open files cannot be moved.
+            let _held = cfg!(unix).then_some(held);
+            publish(&claim.folder, target)?;
+        }
     }
     remove_job_file(target)?;
     Ok(report)
@@ -103,11 +117,13 @@ fn check_free(target: &Path, overwrite: bool) -> Result<bool> {
     Ok(!occupied)
 }
 
-/// A folder is replaced as a whole, so that it may hold nothing but its archive.
-async fn check_replaceable(target: &Path) -> Result<()> {
-    let stranger = first_stranger(&local_store(), &store_path(target)?).await;
+/// A folder is replaced as a whole, so that it may hold nothing but its archive. Gives what it has at this moment.
+async fn check_replaceable(target: &Path) -> Result<OldArchive> {
+    let (store, folder) = (local_store(), store_path(target)?);
     let unknown =
         || format!("what belongs to {} is not known; remove it, or choose another place", target.display());
+    let old = OldArchive::find(&store, &folder).await.with_context(unknown)?;
+    let stranger = first_stranger(&store, &folder).await;
     if let Some(stranger) = stranger.with_context(unknown)? {
         bail!(
             "{} is no part of the archive: {} is not overwritten; move it away",
@@ -115,7 +131,7 @@ async fn check_replaceable(target: &Path) -> Result<()> {
             target.display()
         );
     }
-    Ok(())
+    Ok(old)
 }
 
 /// A folder where archives are made that holds something else.
@@ -148,8 +164,9 @@ fn discard_if_useless(claim: &Claim, error: &ArchiveError) {
 /// Removes what earlier runs that were killed have left half written.
 fn remove_strays(staging: &Path, report: &JobReport) -> Result<()> {
     fn visit(root: &Path, folder: &Path, report: &JobReport) -> Result<()> {
-        for entry in std::fs::read_dir(folder)? {
-            let path = entry?.path();
+        let cannot = || format!("cannot read {}", folder.display());
+        for entry in std::fs::read_dir(folder).with_context(cannot)? {
+            let path = entry.with_context(cannot)?.path();
             if path.is_dir() {
                 visit(root, &path, report)?;
                 continue;
@@ -160,7 +177,7 @@ fn remove_strays(staging: &Path, report: &JobReport) -> Result<()> {
             // The object store writes `name#1` and renames it when it is whole.
             let half_written = name.rsplit_once('#').is_some_and(|(_, number)| number.parse::<u64>().is_ok());
             if half_written && !report.files.iter().any(|file| file.path == name) {
-                std::fs::remove_file(&path)?;
+                std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
             }
         }
         Ok(())

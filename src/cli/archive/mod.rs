@@ -12,6 +12,7 @@ mod object_job;
 mod object_tables;
 mod paths;
 mod progress;
+mod upload;
 mod verify;
 
 pub(super) use compress::{AppendArguments, CompressArguments};

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::object_store::path::Path;
-use datafusion::object_store::{self, ObjectStore, ObjectStoreExt, WriteMultipart};
+use datafusion::object_store::{self, ObjectStore, ObjectStoreExt};
 use datafusion::parquet::arrow::ArrowWriter;
 use futures::StreamExt;
 
@@ -15,6 +15,7 @@ use super::super::output::{ParquetOutput, in_parts, properties};
 use super::super::stores::Stored;
 use super::decompress::{Restored, decoded};
 use super::object_job::check_not_inside;
+use super::upload::{Upload, Uploaded};
 use crate::archive::{Archive, FileEntry};
 
 /// Writes an archive's tables, as one file or one for each of the archive's.
@@ -34,25 +35,22 @@ pub(super) async fn write(
     if replaces && !overwrite {
         bail!("{shown} exists already; choose another place or pass --overwrite");
     }
-    let mut tables: Vec<Table> = Vec::new();
+    let mut uploaded = Vec::new();
     let written = if one {
-        upload_one(archive, target, &mut tables).await
+        upload_one(archive, target, &mut uploaded).await
     } else {
-        upload_each(archive, target, &mut tables).await
+        upload_each(archive, target, &mut uploaded).await
     };
-    let restored = match written.and_then(|restored| restored.check(replaces).map(|()| restored)) {
-        Ok(restored) => restored,
-        Err(error) => {
-            for table in tables {
-                table.abandon().await;
-            }
-            return Err(error);
+    match written.and_then(|restored| restored.check(replaces).map(|()| restored)) {
+        Ok(restored) => {
+            Uploaded::complete_all(uploaded).await?;
+            Ok(restored)
         }
-    };
-    for table in tables {
-        table.upload.finish().await.with_context(|| format!("cannot write {}", table.path))?;
+        Err(error) => {
+            Uploaded::abandon_all(uploaded).await;
+            Err(error)
+        }
     }
-    Ok(restored)
 }
 
 async fn is_there(target: &Stored, shown: &str) -> Result<bool> {
@@ -83,24 +81,18 @@ fn table_path(target: &Stored, entry: &FileEntry) -> Result<Path> {
     Ok(Path::parse(format!("{}/{}", target.path, entry.path))?)
 }
 
-async fn upload_one(archive: &Archive, target: &Stored, tables: &mut Vec<Table>) -> Result<Restored> {
+async fn upload_one(archive: &Archive, target: &Stored, uploaded: &mut Vec<Uploaded>) -> Result<Restored> {
     let schema = archive.schema().await?;
-    let mut restored = Restored::default();
-    tables.push(Table::begin(&target.store, target.path.clone(), schema).await?);
-    if let Some(table) = tables.last_mut() {
-        for entry in archive.files() {
-            restored.rows += table.add(archive, entry).await?;
-            restored.files += 1;
-        }
-        table.end().await?;
-    }
-    Ok(restored)
+    let table = Table::begin(&target.store, target.path.clone(), schema).await?;
+    let (table, rows) = table.filled(archive, archive.files()).await?;
+    uploaded.push(table);
+    Ok(Restored { files: archive.files().len(), rows, ..Restored::default() })
 }
 
-async fn upload_each(archive: &Archive, target: &Stored, tables: &mut Vec<Table>) -> Result<Restored> {
+async fn upload_each(archive: &Archive, target: &Stored, uploaded: &mut Vec<Uploaded>) -> Result<Restored> {
     let mut restored = Restored::default();
     for entry in archive.files() {
-        restored.add(entry, upload(archive, entry, target, tables).await)?;
+        restored.add(entry, upload(archive, entry, target, uploaded).await)?;
     }
     Ok(restored)
 }
@@ -109,38 +101,47 @@ async fn upload(
     archive: &Archive,
     entry: &FileEntry,
     target: &Stored,
-    tables: &mut Vec<Table>,
+    uploaded: &mut Vec<Uploaded>,
 ) -> Result<u64> {
     let file = archive.data_file(entry).await.with_context(|| format!("cannot read {}", entry.path))?;
-    let path = table_path(target, entry)?;
-    let mut table = Table::begin(&target.store, path, file.schema.clone()).await?;
-    let mut rows = table.add(archive, entry).await;
-    if rows.is_ok()
-        && let Err(error) = table.end().await
-    {
-        rows = Err(error);
-    }
-    match &rows {
-        Ok(_) => tables.push(table),
-        Err(_) => table.abandon().await,
-    }
-    rows
+    let table = Table::begin(&target.store, table_path(target, entry)?, file.schema.clone()).await?;
+    let (table, rows) = table.filled(archive, std::slice::from_ref(entry)).await?;
+    uploaded.push(table);
+    Ok(rows)
 }
 
 /// A Parquet file on its way into an object store.
 struct Table {
-    path: Path,
     schema: SchemaRef,
     writer: ArrowWriter<Vec<u8>>,
-    upload: WriteMultipart,
+    upload: Upload,
 }
 
 impl Table {
     async fn begin(store: &Arc<dyn ObjectStore>, path: Path, schema: SchemaRef) -> Result<Self> {
         let properties = properties(&schema, ParquetOutput::FAST)?;
         let writer = ArrowWriter::try_new(Vec::new(), schema.clone(), Some(properties))?;
-        let upload = store.put_multipart(&path).await.with_context(|| format!("cannot write {path}"))?;
-        Ok(Self { path, schema, writer, upload: WriteMultipart::new(upload) })
+        Ok(Self { schema, writer, upload: Upload::begin(store, path).await? })
+    }
+
+    /// Uploads the rows of these files, and keeps nothing of them: an archive may have many tables.
+    async fn filled(mut self, archive: &Archive, files: &[FileEntry]) -> Result<(Uploaded, u64)> {
+        let filled = async {
+            let mut rows = 0;
+            for entry in files {
+                rows += self.add(archive, entry).await?;
+            }
+            self.writer.finish()?;
+            self.send().await?;
+            Ok(rows)
+        };
+        match filled.await {
+            Ok(rows) => Ok((self.upload.end().await?, rows)),
+            Err(error) => {
+                self.upload.abandon().await;
+                Err(error)
+            }
+        }
     }
 
     async fn add(&mut self, archive: &Archive, entry: &FileEntry) -> Result<u64> {
@@ -157,25 +158,10 @@ impl Table {
         Ok(rows)
     }
 
-    /// The store keeps the parts of uploads that nobody ends.
-    async fn abandon(self) {
-        let _ = self.upload.abort().await;
-    }
-
-    async fn end(&mut self) -> Result<()> {
-        self.writer.finish()?;
-        self.send().await
-    }
-
     /// Hands over what the writer has written.
     async fn send(&mut self) -> Result<()> {
-        const PARTS_IN_FLIGHT: usize = 4;
         self.writer.sync()?;
         let bytes = std::mem::take(self.writer.inner_mut());
-        if !bytes.is_empty() {
-            self.upload.wait_for_capacity(PARTS_IN_FLIGHT).await?;
-            self.upload.put(bytes.into());
-        }
-        Ok(())
+        self.upload.write(&bytes).await
     }
 }

@@ -1,5 +1,6 @@
 //! Paths, folders, patterns and URLs as files of an object store.
 
+use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use datafusion::object_store::{self, ObjectStore, ObjectStoreExt};
 use futures::TryStreamExt;
 
 use super::super::stores::{Place, Stored};
-use crate::archive::{Archive, ArchiveError, Input};
+use crate::archive::{Archive, ArchiveError, Input, sync_name, sync_tree};
 use crate::cli::messages::tell;
 
 pub(super) fn local_store() -> Arc<dyn ObjectStore> {
@@ -38,15 +39,10 @@ struct Found {
     shown: String,
 }
 
-impl Found {
-    fn is_same_file(&self, other: &Self) -> bool {
-        self.input.path == other.input.path && self.input.store.to_string() == other.input.store.to_string()
-    }
-}
-
 /// The Parquet files that arguments stand for, with their names in an archive.
 pub(super) async fn inputs(arguments: &[String]) -> Result<Vec<Input>> {
-    let mut all: Vec<Found> = Vec::new();
+    let mut all = Vec::new();
+    let (mut shown_by_name, mut name_by_place) = (HashMap::new(), HashMap::new());
     for argument in arguments {
         let found = match Place::parse(argument)? {
             Place::Local(path) => local_tables(argument, &path)?,
@@ -55,18 +51,18 @@ pub(super) async fn inputs(arguments: &[String]) -> Result<Vec<Input>> {
         if found.is_empty() {
             bail!("{argument}: no .parquet file there");
         }
-        for found in found {
-            let name = &found.input.name;
-            if let Some(other) = all.iter().find(|other| other.input.name == *name) {
-                bail!("two files would both be {name} in the archive: {} and {}", other.shown, found.shown);
+        for Found { input, shown } in found {
+            let (name, place) = (input.name.clone(), (input.store.to_string(), input.path.clone()));
+            if let Some(other) = shown_by_name.insert(name.clone(), shown.clone()) {
+                bail!("two files would both be {name} in the archive: {other} and {shown}");
             }
-            if let Some(other) = all.iter().find(|other| other.is_same_file(&found)) {
-                bail!("{} is given twice, as {} and as {name}", found.shown, other.input.name);
+            if let Some(other) = name_by_place.insert(place, name.clone()) {
+                bail!("{shown} is given twice, as {other} and as {name}");
             }
-            all.push(found);
+            all.push(input);
         }
     }
-    Ok(all.into_iter().map(|found| found.input).collect())
+    Ok(all)
 }
 
 /// What makes a folder an archive.
@@ -336,21 +332,46 @@ pub(super) fn publish_new(staging: &Path, target: &Path) -> Result<()> {
     if target.exists() {
         bail!("{} was made by another meanwhile; it is kept, choose another place", target.display());
     }
-    std::fs::rename(staging, target).with_context(|| format!("cannot put {} in place", target.display()))
+    let context = || format!("cannot put {} in place", target.display());
+    sync_tree(staging).with_context(context)?;
+    std::fs::rename(staging, target).with_context(context)?;
+    sync_name(target).with_context(context)
 }
 
-/// Puts a finished folder in the place of another. That goes only when the new one is there.
+/// Puts a finished folder in the place of another. That goes only when the new one is there, and on the disk.
 pub(super) fn publish(staging: &Path, target: &Path) -> Result<()> {
     let context = || format!("cannot put {} in place", target.display());
     remove_old(target)?;
+    sync_tree(staging).with_context(context)?;
     let old = old(target);
-    std::fs::rename(target, &old).with_context(context)?;
-    if let Err(error) = std::fs::rename(staging, target) {
-        // The old one is better than none.
-        let _ = std::fs::rename(&old, target);
-        return Err(error).with_context(context);
+    // What is replaced is in the place of the claimed folder for a moment, and must not be claimed there.
+    let replaced = std::fs::File::open(target).inspect(|folder| drop(folder.try_lock()));
+    if exchange(staging, target) {
+        sync_name(target).with_context(context)?;
+        std::fs::rename(staging, &old).with_context(context)?;
+    } else {
+        std::fs::rename(target, &old).with_context(context)?;
+        if let Err(error) = std::fs::rename(staging, target) {
+            // The old one is better than none.
+            let _ = std::fs::rename(&old, target);
+            return Err(error).with_context(context);
+        }
+        sync_name(target).with_context(context)?;
     }
+    drop(replaced);
     remove_old(target)
+}
+
+/// Lets two folders change places at once, so that there is one at any moment. Not every system and file system can.
+#[cfg(target_os = "linux")]
+fn exchange(one: &Path, other: &Path) -> bool {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).is_ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn exchange(_one: &Path, _other: &Path) -> bool {
+    false
 }
 
 /// Removes what was replaced.
@@ -404,5 +425,30 @@ mod tests {
         std::fs::remove_file(target.join("old")).expect("removed");
         publish_new(&staging, &target).expect("published");
         assert!(target.join("new").is_file() && !staging.exists());
+    }
+
+    #[test]
+    fn what_is_replaced_is_there_until_the_other_is() {
+        let root = tempfile::tempdir().expect("a folder");
+        let (staging, target) = (root.path().join("staging"), root.path().join("target"));
+        let make = |folder: &Path, name: &str| {
+            std::fs::create_dir(folder).expect("a folder");
+            std::fs::write(folder.join(name), name).expect("written");
+        };
+        make(&target, "old");
+        make(&staging, "new");
+        std::thread::scope(|scope| {
+            let publishing = scope.spawn(|| {
+                for round in 0..200 {
+                    publish(&staging, &target).expect("published");
+                    make(&staging, &round.to_string());
+                }
+            });
+            while !publishing.is_finished() {
+                assert!(target.is_dir() || !cfg!(target_os = "linux"), "it was absent for a moment");
+            }
+        });
+        assert!(target.join("198").is_file() && target.read_dir().expect("a folder").count() == 1);
+        assert!(!old(&target).exists());
     }
 }
