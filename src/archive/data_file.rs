@@ -14,9 +14,10 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
-    RowSelection,
+    ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
 };
+#[cfg(feature = "cli")]
+use parquet::schema::types::SchemaDescriptor;
 
 use super::block;
 use super::cells::Group;
@@ -27,6 +28,7 @@ use super::kept_rows::{KeptRows, column_named, other_count, together};
 use super::layout::{Table, column};
 use super::manifest::hash_of;
 use super::parquet_footer::{chunk_ranges, parse_footer, parse_indexed_footer};
+use super::parquet_types::arrow_metadata;
 use super::placed::{BLOCK_VALUES, MOST_CELLS};
 use super::placement::Placement;
 use super::pool::compute;
@@ -94,7 +96,7 @@ impl DataFile {
         let text = pairs
             .and_then(|pairs| pairs.iter().find(|pair| pair.key == KEY))
             .and_then(|pair| pair.value.clone());
-        let metadata = ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::new())?;
+        let metadata = arrow_metadata(metadata)?;
         let (Some(text), Some(codebook)) = (text, codebook) else {
             return Ok(Self {
                 store,
@@ -125,6 +127,12 @@ impl DataFile {
             coded: Some(Arc::new(CodedTable { codebook: codebook.clone(), table, footer, groups })),
             stored_hashes: None,
         })
+    }
+
+    /// The original table's columns as Parquet has them.
+    #[cfg(feature = "cli")]
+    pub fn parquet_types(&self) -> Result<SchemaDescriptor> {
+        super::parquet_types::parquet_types(&self.schema, Some(self.metadata.parquet_schema()))
     }
 
     /// Where the codes of a coded file are; residuals are after them.

@@ -18,11 +18,11 @@ use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
-use parquet::arrow::{ArrowSchemaConverter, parquet_to_arrow_schema};
+use parquet::arrow::parquet_to_arrow_schema;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::schema::types::ColumnPath;
+use parquet::schema::types::{ColumnPath, SchemaDescriptor};
 
 use super::block::CodedBlock;
 use super::codebook::Codebook;
@@ -32,6 +32,7 @@ use super::layout::Table;
 use super::left::{Left, SHARE_DIGITS};
 use super::manifest::hash_of;
 use super::parquet_footer::chunk_ranges;
+use super::parquet_types::parquet_types;
 use super::placement::Placement;
 use super::quantiser::Bound;
 use super::sparse_codes::WholeCode;
@@ -76,12 +77,13 @@ pub(crate) struct DataFileWriter {
 }
 
 impl DataFileWriter {
-    /// Encodings are chosen by what the first rows look like.
+    /// Encodings are chosen by what the first rows look like; `original` has the Parquet types of the table's columns.
     pub fn new(
         table: &Table,
         settings: &Settings,
         source: String,
         first: Option<&RecordBatch>,
+        original: Option<&SchemaDescriptor>,
     ) -> Result<Self> {
         let groups = table.groups(settings.codebook.sensors(), settings.group_sensors);
         let schema = physical_schema(table, groups.len());
@@ -101,9 +103,11 @@ impl DataFileWriter {
             left: None,
             row_groups: Vec::new(),
         };
+        let types = parquet_types(&schema, original)?;
         let options = ArrowWriterOptions::new()
             .with_properties(properties(&schema, table, first)?)
-            .with_skip_arrow_metadata(speaks_for_itself(&schema)?);
+            .with_skip_arrow_metadata(speaks_for_itself(&schema, &types)?)
+            .with_parquet_schema(types);
         let writer = ArrowWriter::try_new_with_options(Buffer::default(), schema.clone(), options)?;
         Ok(Self { table: table.clone(), writer, footer, schema, taken: 0, left: Left::default() })
     }
@@ -208,9 +212,8 @@ fn physical_schema(table: &Table, groups: usize) -> SchemaRef {
 }
 
 /// Whether readers find the same columns without the Arrow schema, which takes half a kilobyte of every file.
-fn speaks_for_itself(schema: &Schema) -> Result<bool> {
-    let written = ArrowSchemaConverter::new().convert(schema)?;
-    let found = parquet_to_arrow_schema(&written, None)?;
+fn speaks_for_itself(schema: &Schema, types: &SchemaDescriptor) -> Result<bool> {
+    let found = parquet_to_arrow_schema(types, None)?;
     Ok(schema.metadata().is_empty() && found.fields() == schema.fields())
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use object_store::ObjectStoreExt;
 use parquet::basic::Type;
 use parquet::column::reader::ColumnReaderImpl;
-use parquet::data_type::{Int96, Int96Type};
+use parquet::data_type::{DataType, Int96, Int96Type};
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
 
@@ -19,37 +19,50 @@ const READ_AT_A_TIME: usize = 8192;
 /// Fails if a timestamp of a file is out of reach.
 pub(super) async fn check(input: &Input, metadata: &ParquetMetaData) -> Result<()> {
     let leaves = metadata.file_metadata().schema_descr().columns();
-    for (leaf, column) in leaves.iter().enumerate() {
-        if column.physical_type() != Type::INT96 {
-            continue;
-        }
-        for group in metadata.row_groups() {
-            let chunk = group.column(leaf);
-            let (start, length) = chunk.byte_range();
-            let bytes = input.store.get_range(&input.path, start..start.saturating_add(length)).await;
-            let bytes = bytes.map_err(ArchiveError::Unreadable)?;
-            let bytes = Arc::new(Chunks::new(vec![(start, bytes)]));
-            let pages = SerializedPageReader::new(bytes, chunk, group.num_rows().max(0) as usize, None)?;
-            let mut reader = ColumnReaderImpl::<Int96Type>::new(column.clone(), Box::new(pages));
-            loop {
-                let (mut values, mut definition, mut repetition) = (Vec::new(), Vec::new(), Vec::new());
-                let (rows, _, _) = reader.read_records(
-                    READ_AT_A_TIME,
-                    Some(&mut definition).filter(|_| column.max_def_level() > 0),
-                    Some(&mut repetition).filter(|_| column.max_rep_level() > 0),
-                    &mut values,
-                )?;
-                if let Some(value) = values.iter().find(|value| !is_within_reach(value)) {
-                    return Err(ArchiveError::layout(format!(
-                        "column {}: an INT96 timestamp on Julian day {}, beyond what 64 bits of nanoseconds reach (1677 to \
-                         2262); write the column as TIMESTAMP in microseconds, or make such values NULL",
-                        column.path(),
-                        value.data()[2]
-                    )));
-                }
-                if rows == 0 {
-                    break;
-                }
+    for (leaf, column) in leaves.iter().enumerate().filter(|(_, leaf)| leaf.physical_type() == Type::INT96) {
+        each_value::<Int96Type>(input, metadata, leaf, |value| {
+            if is_within_reach(value) {
+                return Ok(());
+            }
+            Err(ArchiveError::layout(format!(
+                "column {}: an INT96 timestamp on Julian day {}, beyond what 64 bits of nanoseconds reach (1677 to 2262); \
+                 write the column as TIMESTAMP in microseconds, or make such values NULL",
+                column.path(),
+                value.data()[2]
+            )))
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Looks at all values of a leaf.
+pub(super) async fn each_value<T: DataType>(
+    input: &Input,
+    metadata: &ParquetMetaData,
+    leaf: usize,
+    look: impl Fn(&T::T) -> Result<()>,
+) -> Result<()> {
+    let column = metadata.file_metadata().schema_descr().column(leaf);
+    for group in metadata.row_groups() {
+        let chunk = group.column(leaf);
+        let (start, length) = chunk.byte_range();
+        let bytes = input.store.get_range(&input.path, start..start.saturating_add(length)).await;
+        let bytes = bytes.map_err(ArchiveError::Unreadable)?;
+        let bytes = Arc::new(Chunks::new(vec![(start, bytes)]));
+        let pages = SerializedPageReader::new(bytes, chunk, group.num_rows().max(0) as usize, None)?;
+        let mut reader = ColumnReaderImpl::<T>::new(column.clone(), Box::new(pages));
+        loop {
+            let (mut values, mut definition, mut repetition) = (Vec::new(), Vec::new(), Vec::new());
+            let (rows, _, _) = reader.read_records(
+                READ_AT_A_TIME,
+                Some(&mut definition).filter(|_| column.max_def_level() > 0),
+                Some(&mut repetition).filter(|_| column.max_rep_level() > 0),
+                &mut values,
+            )?;
+            values.iter().try_for_each(&look)?;
+            if rows == 0 {
+                break;
             }
         }
     }

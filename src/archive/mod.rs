@@ -29,6 +29,7 @@ mod footer;
 mod given;
 mod hashes;
 mod int96;
+mod intervals;
 mod job;
 mod kept_rows;
 mod known_codes;
@@ -46,6 +47,7 @@ mod number;
 mod opened;
 mod output;
 mod parquet_footer;
+mod parquet_types;
 mod placed;
 mod placement;
 mod pool;
@@ -98,6 +100,8 @@ pub use manifest::{ErrorSummary, FileEntry, HistoryEntry};
 #[cfg(feature = "sql")]
 pub(crate) use memory::{coding_bytes, learning_bytes};
 pub use opened::{Archive, Verification};
+#[cfg(feature = "cli")]
+pub(crate) use parquet_types::parquet_types;
 pub use quantiser::Bound;
 #[cfg(feature = "cli")]
 pub(crate) use replaced::OldArchive;

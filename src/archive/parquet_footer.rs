@@ -6,14 +6,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
-};
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::file::metadata::{
     ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData,
 };
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 
+use super::parquet_types::arrow_metadata;
 use super::{ArchiveError, Result};
 
 /// What follows the metadata.
@@ -103,7 +102,7 @@ pub(super) fn parse_footer(end: &[u8], size: u64) -> Result<ParquetMetaData> {
 /// The rows of a file in memory, whose footer is checked as that of any other.
 pub(super) fn rows_of(file: Bytes) -> Result<ParquetRecordBatchReader> {
     let metadata = Arc::new(parse_footer(&file, file.len() as u64)?);
-    let metadata = ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::new())?;
+    let metadata = arrow_metadata(metadata)?;
     Ok(ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata).build()?)
 }
 

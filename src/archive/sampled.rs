@@ -6,6 +6,7 @@ use std::ops::Range;
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{cast, concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Int64Type};
+use arrow::error::ArrowError;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use tokio::runtime::Handle;
@@ -91,7 +92,7 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64, look
         let (learned, held_out) = hold_out_a_quarter(table, &sampled.blocks)?;
         sampled.learned = learned;
         // Together, since what is coded in short pieces takes more bytes.
-        sampled.held_out = Some(together(held_out)?.into_iter().collect());
+        sampled.held_out = Some(together(held_out)?);
         return Ok(sampled);
     }
     let groups: Vec<(usize, usize)> = (0..sources.len())
@@ -204,11 +205,13 @@ fn measured_blocks(table: &Table, sources: &[&Source], block: usize, most: usize
     found
 }
 
-/// Rows that belong together in one batch, if there are any.
-fn together(rows: Vec<RecordBatch>) -> Result<Option<RecordBatch>> {
-    match rows.first().map(RecordBatch::schema) {
-        Some(schema) => Ok(Some(concat_batches(&schema, &rows)?).filter(|rows| rows.num_rows() > 0)),
-        None => Ok(None),
+/// Rows that belong together in one batch, if there are any; as they are where their values are too many for one dictionary.
+fn together(mut rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+    rows.retain(|rows| rows.num_rows() > 0);
+    let Some(schema) = rows.first().map(RecordBatch::schema) else { return Ok(Vec::new()) };
+    match concat_batches(&schema, &rows) {
+        Err(ArrowError::DictionaryKeyOverflowError) => Ok(rows),
+        whole => Ok(vec![whole?]),
     }
 }
 
@@ -252,7 +255,8 @@ async fn read_parts(
             }
             row = rows.end;
         }
-        found.into_iter().filter_map(|rows| together(rows).transpose()).collect()
+        let found: Vec<_> = found.into_iter().map(together).collect::<Result<_>>()?;
+        Ok(found.into_iter().flatten().collect())
     };
     let read = tokio::task::spawn_blocking(move || runtime.block_on(read)).await;
     read.map_err(|error| undecodable(error).at(&source.input.name))?

@@ -6,15 +6,14 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{FieldRef, SchemaRef};
+use arrow::error::ArrowError;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use parquet::arrow::arrow_reader::{
-    ArrowReaderBuilder, ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
-};
+use parquet::arrow::arrow_reader::{ArrowReaderBuilder, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 use parquet::errors::ParquetError;
@@ -28,6 +27,7 @@ use super::job::Input;
 use super::list_column::ListColumn;
 use super::manifest::hash_of;
 use super::parquet_footer::{chunk_ranges, fetch_footer, parse_footer};
+use super::parquet_types::arrow_metadata;
 use super::windows::{LARGE_BYTES, Windows};
 use super::{ArchiveError, Result};
 use crate::columnar::conform;
@@ -155,7 +155,7 @@ impl Source {
         if rows.groups.clone().any(|group| bytes_of(group) > self.large_bytes) {
             let is_wanted = |leaf| mask.leaf_included(leaf);
             let windows = Windows::new(&self.input, &self.metadata, rows.groups.clone(), is_wanted);
-            let metadata = ArrowReaderMetadata::try_new(self.metadata.clone(), ArrowReaderOptions::new())?;
+            let metadata = arrow_metadata(self.metadata.clone())?;
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(windows, metadata);
             let batches = futures::stream::iter(self.selected(builder, rows, size, mask).build()?);
             return Ok(batches.map(move |batch| declared(batch?)).boxed());
@@ -383,7 +383,16 @@ pub(super) fn in_blocks(
             missing -= taken;
             count -= taken;
         }
-        let block = concat_batches(&schema, &block)?;
-        Ok(Some((block, (batches, waiting, count, schema))))
+        let whole = match concat_batches(&schema, &block) {
+            // Different values of row groups or files are too many for one dictionary.
+            Err(ArrowError::DictionaryKeyOverflowError) if block.len() > 1 => {
+                let first = block.remove(0);
+                count += block.iter().map(RecordBatch::num_rows).sum::<usize>();
+                waiting.splice(..0, block);
+                first
+            }
+            whole => whole?,
+        };
+        Ok(Some((whole, (batches, waiting, count, schema))))
     })
 }

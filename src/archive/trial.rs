@@ -220,9 +220,9 @@ impl Trials {
         // Without blocks the file is what every file has; with them it tells what rows take.
         let source = "0".repeat(16);
         let first = blocks.first().map(|placed| &placed.rows);
-        let empty = DataFileWriter::new(&self.table, settings, source.clone(), first)?;
+        let empty = DataFileWriter::new(&self.table, settings, source.clone(), first, None)?;
         let fixed = empty.finish()?.0.len() as f64;
-        let mut writer = DataFileWriter::new(&self.table, settings, source, first)?;
+        let mut writer = DataFileWriter::new(&self.table, settings, source, first, None)?;
         let mut bytes = 0;
         for (placed, coded) in blocks.iter().zip(of_blocks) {
             bytes += writer.write(&placed.rows, &placed.placement, coded)?.len();

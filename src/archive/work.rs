@@ -306,6 +306,7 @@ impl Work<'_> {
             return Err(ArchiveError::layout(other_columns(&source.schema, self.schema)));
         }
         super::int96::check(&source.input, &source.metadata).await?;
+        super::intervals::check(&source.input, &source.metadata, &source.schema).await?;
         if kept && source.rows > 0 {
             self.progress.rows += source.rows;
             return self.store_as_it_was(source, spot).await;
@@ -350,9 +351,11 @@ impl Work<'_> {
         // Where similarities are too large, residuals do all of the work; without a bound trials have failed before.
         let _ = settings.codebook.prepare_for_parallel_use();
         let rows = block_rows(table, sensors);
+        let original = source.metadata.file_metadata().schema_descr();
         let mut writer: Option<DataFileWriter> = None;
-        let new_writer =
-            |first: Option<&RecordBatch>| DataFileWriter::new(table, &settings, source.identity(), first);
+        let new_writer = |first: Option<&RecordBatch>| {
+            DataFileWriter::new(table, &settings, source.identity(), first, Some(original))
+        };
         let threads = self.job.threads.max(1);
         let blocks = read_ahead(source.blocks(table.list_column(), source.all_rows(), rows).await?);
         let coded = blocks.map(|block| {

@@ -7,11 +7,13 @@ use anyhow::{Context, ensure};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::arrow::arrow_writer::ArrowWriterOptions;
 use datafusion::parquet::basic::{Compression, ZstdLevel};
 use datafusion::parquet::file::metadata::KeyValue;
 use datafusion::parquet::file::properties::WriterProperties;
+use datafusion::parquet::schema::types::SchemaDescriptor;
 
-use crate::archive::{sync_name, sync_open};
+use crate::archive::{parquet_types, sync_name, sync_open};
 
 /// Readers hold a row group's column at a time, and vectors are long.
 const ROW_GROUP_BYTES: usize = 32 << 20;
@@ -26,17 +28,23 @@ pub(super) struct ParquetOutput<'a> {
 
 impl<'a> ParquetOutput<'a> {
     pub fn create(path: &'a Path, schema: SchemaRef) -> anyhow::Result<Self> {
-        Self::create_with(path, schema, Self::DENSE)
+        let types = parquet_types(&schema, None)?;
+        Self::create_with(path, schema, types, Self::DENSE)
     }
 
     /// Levels of zstd: small files that are written once, and tables that are written as fast as may be.
     const DENSE: i32 = 9;
     pub const FAST: i32 = 1;
 
-    pub fn create_with(path: &'a Path, schema: SchemaRef, level: i32) -> anyhow::Result<Self> {
+    pub fn create_with(
+        path: &'a Path,
+        schema: SchemaRef,
+        types: SchemaDescriptor,
+        level: i32,
+    ) -> anyhow::Result<Self> {
         let file = temporary_beside(path)?;
-        let properties = properties(&schema, level)?;
-        let writer = ArrowWriter::try_new(file, schema, Some(properties))?;
+        let options = writer_options(&schema, types, level)?;
+        let writer = ArrowWriter::try_new_with_options(file, schema, options)?;
         Ok(Self { writer, path })
     }
 
@@ -85,7 +93,17 @@ pub(super) fn in_parts(batch: &RecordBatch) -> impl Iterator<Item = RecordBatch>
     (0..rows).step_by(ROWS_AT_A_TIME).map(move |start| batch.slice(start, ROWS_AT_A_TIME.min(rows - start)))
 }
 
-pub(super) fn properties(schema: &SchemaRef, level: i32) -> anyhow::Result<WriterProperties> {
+/// How a table with these Parquet types is written.
+pub(super) fn writer_options(
+    schema: &SchemaRef,
+    types: SchemaDescriptor,
+    level: i32,
+) -> anyhow::Result<ArrowWriterOptions> {
+    let properties = properties(schema, level)?;
+    Ok(ArrowWriterOptions::new().with_properties(properties).with_parquet_schema(types))
+}
+
+fn properties(schema: &SchemaRef, level: i32) -> anyhow::Result<WriterProperties> {
     let builder = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(level)?))
         .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))

@@ -196,16 +196,16 @@ fn filters_that_become_known_leave_row_groups_out() {
     ok(&["compress", &folder.path("in"), "-o", &archive, "--max-error", "0.01"]);
     let original = folder.path("in");
     for (query, most_decoded) in [
-        ("SELECT i, round(v[1]) AS x FROM T ORDER BY i LIMIT 3", 2 * 500),
-        ("SELECT i, k, round(v[1]) AS x FROM T WHERE k = 3 ORDER BY i LIMIT 3", 2 * 500),
-        ("SELECT i, round(v[2]) AS x FROM T JOIN (VALUES (700), (710)) w(j) ON i = j ORDER BY i", 500),
+        ("SELECT i, round(v[1]) AS x FROM {t} ORDER BY i LIMIT 3", 2 * 500),
+        ("SELECT i, k, round(v[1]) AS x FROM {t} WHERE k = 3 ORDER BY i LIMIT 3", 2 * 500),
+        ("SELECT i, round(v[2]) AS x FROM {t} JOIN (VALUES (700), (710)) w(j) ON i = j ORDER BY i", 500),
         // Values are decoded to know them.
-        ("SELECT i FROM T ORDER BY round(v[1]), i LIMIT 3", 8 * 500),
+        ("SELECT i FROM {t} ORDER BY round(v[1]), i LIMIT 3", 8 * 500),
     ] {
-        let found = sql(&query.replace('T', &format!("'{archive}/'")));
-        assert_eq!(found, sql(&query.replace('T', &format!("'{original}/'"))), "{query}");
+        let found = sql(&query.replace("{t}", &format!("'{archive}/'")));
+        assert_eq!(found, sql(&query.replace("{t}", &format!("'{original}/'"))), "{query}");
         // One after the other: what is known early is known to the next.
-        let query = query.replace('T', &format!("'{archive}/'"));
+        let query = query.replace("{t}", &format!("'{archive}/'"));
         let query = format!("SET datafusion.execution.target_partitions = 1; EXPLAIN ANALYZE {query}");
         let plan = String::from_utf8_lossy(&run(&["sql", "--format", "csv", "-c", &query]).stdout)
             .replace('\n', " ");

@@ -16,6 +16,7 @@ mod embedding;
 mod engine;
 mod evaluate;
 mod format;
+mod kept_columns;
 mod named_tables;
 mod numerics;
 #[cfg(feature = "cloud")]

@@ -2,7 +2,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
@@ -18,7 +18,8 @@ pub(super) struct Claim {
 impl Claim {
     /// Makes the folder where it is not there, in which something may be left of a job that was killed.
     pub fn take(folder: PathBuf) -> Result<Self> {
-        let cannot = || format!("cannot write into {}", folder.parent().unwrap_or(&folder).display());
+        let above = folder.parent().filter(|above| !above.as_os_str().is_empty());
+        let cannot = || format!("cannot write into {}", above.unwrap_or(Path::new(".")).display());
         std::fs::create_dir_all(&folder).with_context(cannot)?;
         // Elsewhere folders cannot be opened.
         if !cfg!(unix) {

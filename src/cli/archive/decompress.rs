@@ -16,7 +16,7 @@ use super::super::stores::Place;
 use super::claim::Claim;
 use super::object_tables;
 use super::paths::{check_not_inside, open, publish, publish_new, recover, staging, without_links};
-use crate::archive::{Archive, ArchiveError, FileEntry};
+use crate::archive::{Archive, ArchiveError, FileEntry, parquet_types};
 use crate::cli::messages::tell;
 
 #[derive(Debug, Args)]
@@ -107,7 +107,12 @@ impl DecompressArguments {
         }
         self.check_absent(target.exists())?;
         let schema = archive.schema().await?;
-        let mut output = ParquetOutput::create_with(target, schema.clone(), ParquetOutput::FAST)?;
+        // As the first of them has it.
+        let types = match archive.files().first() {
+            Some(first) => archive.data_file(first).await?.parquet_types()?,
+            None => parquet_types(&schema, None)?,
+        };
+        let mut output = ParquetOutput::create_with(target, schema.clone(), types, ParquetOutput::FAST)?;
         let mut restored = Restored::default();
         for entry in archive.files() {
             restored.rows += write(archive, entry, &schema, &mut output).await?;
@@ -210,7 +215,8 @@ async fn write_table(archive: &Archive, entry: &FileEntry, folder: &Path) -> Res
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
     }
-    let mut output = ParquetOutput::create_with(&path, file.schema.clone(), ParquetOutput::FAST)?;
+    let types = file.parquet_types()?;
+    let mut output = ParquetOutput::create_with(&path, file.schema.clone(), types, ParquetOutput::FAST)?;
     let rows = write(archive, entry, &file.schema, &mut output).await?;
     output.finish_aside()?;
     Ok(rows)

@@ -9,14 +9,15 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::object_store::path::Path;
 use datafusion::object_store::{self, ObjectStore, ObjectStoreExt};
 use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::schema::types::SchemaDescriptor;
 use futures::StreamExt;
 
-use super::super::output::{ParquetOutput, in_parts, properties};
+use super::super::output::{ParquetOutput, in_parts, writer_options};
 use super::super::stores::Stored;
 use super::decompress::{Restored, decoded};
 use super::object_job::check_not_inside;
 use super::upload::{Upload, Uploaded};
-use crate::archive::{Archive, FileEntry};
+use crate::archive::{Archive, FileEntry, parquet_types};
 
 /// Writes an archive's tables, as one file or one for each of the archive's.
 pub(super) async fn write(
@@ -83,7 +84,12 @@ fn table_path(target: &Stored, entry: &FileEntry) -> Result<Path> {
 
 async fn upload_one(archive: &Archive, target: &Stored, uploaded: &mut Vec<Uploaded>) -> Result<Restored> {
     let schema = archive.schema().await?;
-    let table = Table::begin(&target.store, target.path.clone(), schema).await?;
+    // As the first of them has it.
+    let types = match archive.files().first() {
+        Some(first) => archive.data_file(first).await?.parquet_types()?,
+        None => parquet_types(&schema, None)?,
+    };
+    let table = Table::begin(&target.store, target.path.clone(), schema, types).await?;
     let (table, rows) = table.filled(archive, archive.files()).await?;
     uploaded.push(table);
     Ok(Restored { files: archive.files().len(), rows, ..Restored::default() })
@@ -104,7 +110,8 @@ async fn upload(
     uploaded: &mut Vec<Uploaded>,
 ) -> Result<u64> {
     let file = archive.data_file(entry).await.with_context(|| format!("cannot read {}", entry.path))?;
-    let table = Table::begin(&target.store, table_path(target, entry)?, file.schema.clone()).await?;
+    let (path, types) = (table_path(target, entry)?, file.parquet_types()?);
+    let table = Table::begin(&target.store, path, file.schema.clone(), types).await?;
     let (table, rows) = table.filled(archive, std::slice::from_ref(entry)).await?;
     uploaded.push(table);
     Ok(rows)
@@ -118,9 +125,14 @@ struct Table {
 }
 
 impl Table {
-    async fn begin(store: &Arc<dyn ObjectStore>, path: Path, schema: SchemaRef) -> Result<Self> {
-        let properties = properties(&schema, ParquetOutput::FAST)?;
-        let writer = ArrowWriter::try_new(Vec::new(), schema.clone(), Some(properties))?;
+    async fn begin(
+        store: &Arc<dyn ObjectStore>,
+        path: Path,
+        schema: SchemaRef,
+        types: SchemaDescriptor,
+    ) -> Result<Self> {
+        let options = writer_options(&schema, types, ParquetOutput::FAST)?;
+        let writer = ArrowWriter::try_new_with_options(Vec::new(), schema.clone(), options)?;
         Ok(Self { schema, writer, upload: Upload::begin(store, path).await? })
     }
 

@@ -334,8 +334,11 @@ impl Reading {
                     let _decoding = self.decode_time.timer();
                     rows.next().transpose().map_err(|error| in_this_file(archived, error))?
                 };
-                let columns = &self.plan.columns;
-                batch.map(|batch| self.with_partition(archived, columns, batch)).transpose()
+                let Some(batch) = batch else { return Ok(None) };
+                let columns = batch.columns().iter().map(without_the_rest).collect();
+                let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+                let batch = RecordBatch::try_new_with_options(batch.schema(), columns, &options)?;
+                self.with_partition(archived, &self.plan.columns, batch).map(Some)
             }
         }
     }
