@@ -197,7 +197,8 @@ fn filters_that_become_known_leave_row_groups_out() {
     let original = folder.path("in");
     for (query, most_decoded) in [
         ("SELECT i, round(v[1]) AS x FROM {t} ORDER BY i LIMIT 3", 2 * 500),
-        ("SELECT i, k, round(v[1]) AS x FROM {t} WHERE k = 3 ORDER BY i LIMIT 3", 2 * 500),
+        // DataFusion's filter gathers rows to whole batches, so that these are too few to know anything early.
+        ("SELECT i, k, round(v[1]) AS x FROM {t} WHERE k = 3 ORDER BY i LIMIT 3", 8 * 500),
         ("SELECT i, round(v[2]) AS x FROM {t} JOIN (VALUES (700), (710)) w(j) ON i = j ORDER BY i", 500),
         // Values are decoded to know them.
         ("SELECT i FROM {t} ORDER BY round(v[1]), i LIMIT 3", 8 * 500),
