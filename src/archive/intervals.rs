@@ -21,14 +21,15 @@ pub(super) async fn check(input: &Input, metadata: &ParquetMetaData, schema: &Sc
         let read_as = schema.field(leaves.get_column_root_idx(leaf)).data_type();
         let (months, rest) = (holds(read_as, IntervalUnit::YearMonth), holds(read_as, IntervalUnit::DayTime));
         each_value::<FixedLenByteArrayType>(input, metadata, leaf, |value| {
-            // Of columns that hold both nobody knows which is which.
-            let is_lost = (rest && has_months(value)) || (months && has_rest(value)) || !(rest || months);
-            if !is_lost {
-                return Ok(());
-            }
+            let lost = match (has_months(value), has_rest(value)) {
+                // Of columns that hold both kinds nobody knows which is which.
+                (true, _) if rest || !months => "months",
+                (_, true) if months || !rest => "days or milliseconds",
+                _ => return Ok(()),
+            };
             Err(ArchiveError::layout(format!(
-                "column {}: an INTERVAL with months and with days or milliseconds, of which a part would be lost; write the \
-                 column as text, or months and the rest as columns of integers",
+                "column {}: an INTERVAL with {lost}, which would be lost, since Arrow reads the column without them; write it as \
+                 text, or as columns of integers",
                 column.path()
             )))
         })
