@@ -324,7 +324,7 @@ mod tests {
         let rows = table.num_rows();
         for block in [1, 64, 130, 1000] {
             let column = table.num_columns() - 1;
-            let blocks = source.blocks(Some(column), source.all_rows(), block).await.expect("blocks");
+            let blocks = source.blocks(Some(column), source.all_rows(), block, 1).await.expect("blocks");
             let blocks: Vec<RecordBatch> = read_ahead(blocks).try_collect().await.expect("all of them");
             let sizes: Vec<usize> = blocks.iter().map(RecordBatch::num_rows).collect();
             let expected: Vec<usize> =
@@ -338,7 +338,7 @@ mod tests {
         {
             let first = groups.start * 100 + offset;
             let part = Rows { groups, offset, count };
-            let blocks = source.blocks(Some(table.num_columns() - 1), part, 64).await.expect("blocks");
+            let blocks = source.blocks(Some(table.num_columns() - 1), part, 64, 1).await.expect("blocks");
             let blocks: Vec<RecordBatch> = read_ahead(blocks).try_collect().await.expect("all of them");
             assert_eq!(
                 concat_batches(&table.schema(), &blocks).expect("one table"),

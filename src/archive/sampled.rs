@@ -84,7 +84,8 @@ pub(super) async fn look_at(table: &Table, sources: &[&Source], share: f64, look
     if values <= WHOLE_VALUES && bytes <= WHOLE_BYTES && sources.len() <= WHOLE_FILES {
         for source in sources {
             let batches = source.batches(&source.all_rows(), source.rows_at_a_time(block)).await?;
-            let mut blocks = std::pin::pin!(in_blocks(batches, source.schema.clone(), block));
+            let mut blocks =
+                std::pin::pin!(in_blocks(batches, source.schema.clone(), block, table.rows_of_signal()));
             while let Some(batch) = blocks.next().await {
                 sampled.blocks.push(batch.map_err(|error| error.at(&source.input.name))?);
             }
@@ -277,7 +278,7 @@ async fn rows_from(
         groups.end += 1;
     }
     let rows = Rows { groups, offset, count };
-    let batches = source.blocks(lists, rows, count.clamp(1, READ_ROWS)).await?;
+    let batches = source.blocks(lists, rows, count.clamp(1, READ_ROWS), 1).await?;
     let name = source.input.name.clone();
     Ok(batches.map_err(move |error| error.at(&name)).boxed())
 }

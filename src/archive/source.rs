@@ -199,22 +199,23 @@ impl Source {
         block.min(READ_ROWS).min(affordable.max(1) as usize)
     }
 
-    /// Rows in blocks of so many. `lists` is the column that values are in, where these are lists.
+    /// Rows in blocks of so many, of units of so many that belong together. `lists` is the column that values are in, where these are lists.
     pub async fn blocks(
         &self,
         lists: Option<usize>,
         rows: Rows,
         block: usize,
+        unit: usize,
     ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let size = self.rows_at_a_time(block);
         let found = lists.and_then(|column| Some((column, ListColumn::new(self, column)?)));
         let Some((column, lists)) = found else {
             let batches = self.batches(&rows, size).await?;
-            return Ok(in_blocks(batches, self.schema.clone(), block).boxed());
+            return Ok(in_blocks(batches, self.schema.clone(), block, unit).boxed());
         };
         let others: Vec<usize> = (0..self.schema.fields().len()).filter(|other| *other != column).collect();
         let batches = self.batches_of(Some(&others), &rows, size).await?;
-        let others = in_blocks(batches, Arc::new(self.schema.project(&others)?), block).boxed();
+        let others = in_blocks(batches, Arc::new(self.schema.project(&others)?), block, unit).boxed();
         let lists = lists.starting_at(rows.groups.start);
         let (source, skipped) = (self.clone(), rows.offset);
         let state = BlocksOfLists { source, others, column, lists, skipped, left: rows };
@@ -259,7 +260,7 @@ impl BlocksOfLists {
         }
         self.others = futures::stream::empty().boxed();
         let rest = self.source.batches(&self.left, self.source.rows_at_a_time(block)).await?;
-        Ok(Some(in_blocks(rest, self.source.schema.clone(), block).boxed()))
+        Ok(Some(in_blocks(rest, self.source.schema.clone(), block, 1).boxed()))
     }
 
     async fn next_lists(&mut self, count: usize) -> Result<Option<ArrayRef>> {
@@ -349,30 +350,34 @@ pub(super) fn undecodable(error: tokio::task::JoinError) -> ArchiveError {
     ArchiveError::NotParquet(format!("its pages cannot be decoded: {error}"))
 }
 
-/// Batches put together, or cut, to blocks of so many rows; fewer where rows are large.
+/// Batches put together, or cut, to blocks of so many rows; fewer where rows are large, but whole units of so many.
 pub(super) fn in_blocks(
     batches: BoxStream<'static, Result<RecordBatch>>,
     schema: SchemaRef,
     rows: usize,
+    unit: usize,
 ) -> impl futures::Stream<Item = Result<RecordBatch>> {
     let state = (batches, Vec::<RecordBatch>::new(), 0usize, schema);
     futures::stream::try_unfold(state, move |(mut batches, mut waiting, mut count, schema)| async move {
-        let mut bytes = 0;
-        while count < rows && bytes < BLOCK_BYTES {
+        let (mut bytes, mut is_end) = (0, false);
+        while count < rows && (bytes < BLOCK_BYTES || count < unit) {
             match batches.try_next().await? {
                 Some(batch) => {
                     count += batch.num_rows();
                     bytes += batch.get_array_memory_size();
                     waiting.push(batch);
                 }
-                None => break,
+                None => {
+                    is_end = true;
+                    break;
+                }
             }
         }
         if count == 0 {
             return Ok(None);
         }
         let mut block = Vec::new();
-        let mut missing = rows.min(count);
+        let mut missing = if is_end || count >= rows { rows.min(count) } else { count / unit * unit };
         while missing > 0 {
             let batch = waiting.remove(0);
             let taken = batch.num_rows().min(missing);
@@ -386,7 +391,12 @@ pub(super) fn in_blocks(
         let whole = match concat_batches(&schema, &block) {
             // Different values of row groups or files are too many for one dictionary.
             Err(ArrowError::DictionaryKeyOverflowError) if block.len() > 1 => {
-                let first = block.remove(0);
+                let mut first = block.remove(0);
+                if first.num_rows() > unit && first.num_rows() % unit > 0 {
+                    let whole = first.num_rows() / unit * unit;
+                    block.insert(0, first.slice(whole, first.num_rows() - whole));
+                    first = first.slice(0, whole);
+                }
                 count += block.iter().map(RecordBatch::num_rows).sum::<usize>();
                 waiting.splice(..0, block);
                 first
@@ -395,4 +405,28 @@ pub(super) fn in_blocks(
         };
         Ok(Some((whole, (batches, waiting, count, schema))))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::StringArray;
+
+    /// Else all windows after the first block would begin at another hour.
+    #[tokio::test]
+    async fn blocks_of_large_rows_are_whole_units() {
+        let large = "x".repeat(BLOCK_BYTES / 2 + 1);
+        let batch = || {
+            let texts = (0..100).map(|row| Some(if row == 0 { large.as_str() } else { "" }));
+            RecordBatch::try_from_iter([("text", Arc::new(StringArray::from_iter(texts)) as ArrayRef)])
+        };
+        let batches: Vec<RecordBatch> = (0..3).map(|_| batch().expect("a batch")).collect();
+        let schema = batches[0].schema();
+        for (unit, expected) in [(1, vec![200, 100]), (30, vec![180, 120]), (250, vec![250, 50])] {
+            let batches = futures::stream::iter(batches.clone()).map(Ok).boxed();
+            let blocks: Vec<RecordBatch> =
+                in_blocks(batches, schema.clone(), 1000, unit).try_collect().await.expect("blocks");
+            assert_eq!(blocks.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), expected, "unit {unit}");
+        }
+    }
 }

@@ -357,7 +357,9 @@ impl Work<'_> {
             DataFileWriter::new(table, &settings, source.identity(), first, Some(original))
         };
         let threads = self.job.threads.max(1);
-        let blocks = read_ahead(source.blocks(table.list_column(), source.all_rows(), rows).await?);
+        let blocks = read_ahead(
+            source.blocks(table.list_column(), source.all_rows(), rows, table.rows_of_signal()).await?,
+        );
         let coded = blocks.map(|block| {
             let (table, settings) = (table.clone(), settings.clone());
             async move {

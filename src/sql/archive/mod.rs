@@ -106,6 +106,10 @@ async fn given_dictionary(state: &dyn Session, location: &str, lambda: Option<f6
 
 /// Lets a session create tables `STORED AS SPARROW`.
 ///
+/// What joins and `ORDER BY ... LIMIT` find out while they run leaves row groups out only where the session's option
+/// `datafusion.optimizer.enable_aggregate_dynamic_filter_pushdown` is off: with it DataFusion 55 also hands over filters that
+/// leave out rows which other aggregates need.
+///
 /// ```
 /// use datafusion::prelude::SessionContext;
 ///
