@@ -4,25 +4,27 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Field, FieldRef, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use arrow::util::display::array_value_to_string;
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart};
 
 use super::block::{self, CodedBlock, Purpose};
+use super::copied::{copy, unreadable};
 use super::data_file::DataFile;
 use super::data_file_writer::{DataFileWriter, Settings};
 use super::dictionary_file::Description;
 use super::drift::{Drift, Promise, Watch};
 use super::error_sums::ErrorSums;
 use super::footer::Footer;
-use super::hashes::{ChunkHasher, Hashes, hash_file};
+use super::hashes::{Hashes, hash_file};
 use super::job::{Job, JobObserver, JobProgress, JobReport};
 use super::layout::{Layout, Table};
 use super::manifest::{DictionaryEntry, FileEntry, Manifest, hash_of};
 use super::opened::Generation;
+use super::other_columns::other_columns;
 use super::output::Output;
 use super::parquet_footer::{fetch_footer, indexed_length, parse_footer, with_index};
 use super::placed::{block_rows, place_rows};
@@ -426,35 +428,6 @@ impl Work<'_> {
     }
 }
 
-/// Copies a file. What is read now must be what its footer was read from.
-async fn copy(source: &Source, output: &mut Output) -> Result<Hashes> {
-    let Source { input, bytes: size, footer, metadata, .. } = source;
-    let found = input.store.get(&input.path).await.map_err(ArchiveError::Unreadable)?;
-    let mut bytes = found.into_stream().map_err(ArchiveError::Unreadable);
-    let changed = || ArchiveError::NotParquet("it was changed while it was read".to_string());
-    let before_footer = size.saturating_sub(footer.len() as u64);
-    let (mut hasher, mut end) = (ChunkHasher::new(Some(metadata)), Vec::new());
-    while let Some(part) = bytes.try_next().await? {
-        let passed = before_footer.saturating_sub(output.length).min(part.len() as u64);
-        end.extend_from_slice(&part[passed as usize..]);
-        if end.len() > footer.len() {
-            return Err(changed());
-        }
-        hasher.write(&part);
-        output.write(part.to_vec()).await?;
-    }
-    let hashes = hasher.finish();
-    if hashes.length == *size && end == *footer { Ok(hashes) } else { Err(changed()) }
-}
-
-/// What is wrong with an input, not with the archive.
-fn unreadable(error: ArchiveError) -> ArchiveError {
-    match error {
-        ArchiveError::Store(error) => ArchiveError::Unreadable(error),
-        other => other,
-    }
-}
-
 /// A data file that is written, but not there yet.
 struct Coded {
     entry: FileEntry,
@@ -505,30 +478,6 @@ fn code_rows(table: &Table, settings: &Settings, rows: RecordBatch) -> Result<Ve
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(coded)
-}
-
-/// A column's type, and what else tells it from others of its name.
-fn kind(field: &Field) -> String {
-    let nullable = if field.is_nullable() { "nullable" } else { "not nullable" };
-    let metadata = if field.metadata().is_empty() { "" } else { ", with metadata" };
-    format!("{} ({nullable}{metadata})", field.data_type())
-}
-
-/// How a table's columns differ from those of the archive.
-fn other_columns(found: &SchemaRef, expected: &SchemaRef) -> String {
-    let differs = found.fields().iter().find(|field| !expected.fields().iter().any(|other| other == *field));
-    let missing = expected.fields().iter().find(|field| !found.fields().iter().any(|other| other == *field));
-    let named = |field: &FieldRef| expected.field_with_name(field.name()).ok().cloned();
-    let what = match (differs, missing) {
-        (Some(field), _) if named(field).is_some() => {
-            let known = named(field).map(|known| kind(&known)).unwrap_or_default();
-            format!("column {} is {}, there it is {known}", field.name(), kind(field))
-        }
-        (Some(field), _) => format!("column {} ({}) is not one of them", field.name(), field.data_type()),
-        (None, Some(field)) => format!("column {} ({}) is missing", field.name(), field.data_type()),
-        (None, None) => "their order is another".to_string(),
-    };
-    format!("its columns are not those of the archive's other tables: {what}")
 }
 
 /// Numbers rows from the beginning of the file.

@@ -10,10 +10,10 @@ use datafusion::arrow::array::{
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::LogicalType;
 use datafusion::parquet::data_type::{
-    ByteArray, ByteArrayType, DoubleType, FixedLenByteArray, FixedLenByteArrayType, Int64Type,
+    ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArray, FixedLenByteArrayType, Int64Type,
 };
 use datafusion::parquet::file::reader::{FileReader, SerializedFileReader};
-use datafusion::parquet::file::writer::SerializedFileWriter;
+use datafusion::parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use datafusion::parquet::schema::parser::parse_message_type;
 
 use crate::commands::{Folder, fails, ok};
@@ -22,6 +22,12 @@ const ROWS: usize = 600;
 
 fn values() -> Vec<f64> {
     (0..ROWS).map(|i| (i as f64 / 20.0).sin() * 10.0).collect()
+}
+
+fn add<T: DataType>(group: &mut SerializedRowGroupWriter<'_, File>, values: &[T::T]) {
+    let mut column = group.next_column().expect("room").expect("a column");
+    column.typed::<T>().write_batch(values, None, None).expect("written");
+    column.close().expect("whole");
 }
 
 /// A table with an interval in each row, of so many months and milliseconds.
@@ -33,12 +39,8 @@ fn with_intervals(path: &str, months: u32, milliseconds: u32) {
     let mut group = writer.next_row_group().expect("a row group");
     let gap = [months.to_le_bytes(), 0u32.to_le_bytes(), milliseconds.to_le_bytes()].concat();
     let gaps = vec![FixedLenByteArray::from(ByteArray::from(gap)); ROWS];
-    let mut column = group.next_column().expect("room").expect("a column");
-    column.typed::<FixedLenByteArrayType>().write_batch(&gaps, None, None).expect("written");
-    column.close().expect("whole");
-    let mut column = group.next_column().expect("room").expect("a column");
-    column.typed::<DoubleType>().write_batch(&values(), None, None).expect("written");
-    column.close().expect("whole");
+    add::<FixedLenByteArrayType>(&mut group, &gaps);
+    add::<DoubleType>(&mut group, &values());
     group.close().expect("whole");
     writer.close().expect("whole");
 }
@@ -83,18 +85,10 @@ fn types_that_arrow_does_not_know_are_kept() {
     let texts: Vec<ByteArray> =
         (0..ROWS).map(|i| ByteArray::from(format!("{{\"i\":{i}}}").into_bytes())).collect();
     let times: Vec<i64> = (0..ROWS as i64).collect();
-    let mut column = group.next_column().expect("room").expect("a column");
-    column.typed::<FixedLenByteArrayType>().write_batch(&ids, None, None).expect("written");
-    column.close().expect("whole");
-    let mut column = group.next_column().expect("room").expect("a column");
-    column.typed::<ByteArrayType>().write_batch(&texts, None, None).expect("written");
-    column.close().expect("whole");
-    let mut column = group.next_column().expect("room").expect("a column");
-    column.typed::<Int64Type>().write_batch(&times, None, None).expect("written");
-    column.close().expect("whole");
-    let mut column = group.next_column().expect("room").expect("a column");
-    column.typed::<DoubleType>().write_batch(&values(), None, None).expect("written");
-    column.close().expect("whole");
+    add::<FixedLenByteArrayType>(&mut group, &ids);
+    add::<ByteArrayType>(&mut group, &texts);
+    add::<Int64Type>(&mut group, &times);
+    add::<DoubleType>(&mut group, &values());
     group.close().expect("whole");
     writer.close().expect("whole");
     let expected = logical_types(Path::new(&table));

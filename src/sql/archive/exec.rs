@@ -36,6 +36,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Par
 use super::external;
 use super::moving::MovingFilter;
 use super::opened::{ArchivedFile, Opened};
+use super::selections::{both, row_at};
 use crate::archive::{ArchiveError, KeptRows};
 
 /// A row group of a file.
@@ -463,32 +464,8 @@ impl Reading {
     }
 }
 
-/// Rows that both selections leave, all if neither is known; `None` if there are none.
-fn both(one: Option<RowSelection>, other: Option<RowSelection>) -> Option<Option<RowSelection>> {
-    let rows = match (one, other) {
-        (Some(one), Some(other)) => Some(one.intersection(&other)),
-        (one, other) => one.or(other),
-    };
-    rows.as_ref().is_none_or(RowSelection::selects_any).then_some(rows)
-}
-
 fn in_this_file(archived: &ArchivedFile, error: ArchiveError) -> DataFusionError {
     external(error.at(archived.file.path.to_string()))
-}
-
-/// Which row of the row group the one at some place among those that are selected is.
-fn row_at(selection: &RowSelection, mut place: usize) -> usize {
-    let mut row = 0;
-    for selector in selection.iter() {
-        if !selector.skip {
-            if place < selector.row_count {
-                break;
-            }
-            place -= selector.row_count;
-        }
-        row += selector.row_count;
-    }
-    row + place
 }
 
 /// From the first to the last row that satisfies the predicate.
@@ -504,18 +481,4 @@ fn matching(predicate: &Arc<dyn PhysicalExpr>, some: &RecordBatch) -> Result<Ran
         (Some(first), Some(last)) => first..last + 1,
         _ => 0..0,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use datafusion::parquet::arrow::arrow_reader::RowSelector;
-
-    #[test]
-    fn places_among_selected_rows_are_rows() {
-        let selectors = [(3, true), (2, false), (4, true), (1, false), (2, true)];
-        let selector = |(row_count, skip)| RowSelector { row_count, skip };
-        let selection = RowSelection::from(selectors.map(selector).to_vec());
-        assert_eq!([0, 1, 2].map(|place| row_at(&selection, place)), [3, 4, 9]);
-    }
 }

@@ -8,6 +8,7 @@ mod opened;
 mod options;
 mod place;
 mod pruning;
+mod selections;
 mod statistics;
 mod table;
 
