@@ -108,6 +108,8 @@ pub use quantiser::Bound;
 #[cfg(feature = "cli")]
 pub(crate) use replaced::OldArchive;
 #[cfg(feature = "cli")]
+pub(crate) use site::is_tag;
+#[cfg(feature = "cli")]
 pub(crate) use strangers::first_stranger;
 pub use trial::Example;
 

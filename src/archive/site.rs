@@ -177,3 +177,9 @@ pub(super) fn cannot_create(error: &object_store::Error) -> bool {
 fn tag(what: &str) -> String {
     hash_of(what.as_bytes())[..8].to_string()
 }
+
+/// Whether a folder is called as those are.
+#[cfg(feature = "cli")]
+pub(crate) fn is_tag(folder: &str) -> bool {
+    folder.len() == 8 && folder.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}

@@ -9,6 +9,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use super::footer::{Footer, KEY};
 use super::manifest::{FILE_NAME, JOB_FILE, LOCK_FILE, Manifest};
 use super::parquet_footer::{fetch_footer, parse_footer};
+use super::site::is_tag;
 use super::{ArchiveError, Result, dictionary_file};
 
 /// The first file in a local archive's folder that no job of this archive has put there, by its path below it. What is
@@ -71,10 +72,6 @@ fn is_name_of_a_job(path: &str) -> bool {
         None => [FILE_NAME, JOB_FILE, LOCK_FILE].contains(&path) || dictionary_file::is_file_name(path),
         Some((tag, name)) => is_tag(tag) && (name == JOB_FILE || dictionary_file::is_file_name(name)),
     }
-}
-
-fn is_tag(folder: &str) -> bool {
-    folder.len() == 8 && folder.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// The file that `name#1` was to become.

@@ -6,7 +6,7 @@ use datafusion::object_store::{self, ObjectStoreExt};
 use futures::{StreamExt, TryStreamExt};
 
 use super::super::stores::Stored;
-use crate::archive::{ArchiveError, Input, JOB_FILE, Job, JobObserver, JobReport, compress};
+use crate::archive::{ArchiveError, Input, JOB_FILE, Job, JobObserver, JobReport, compress, is_tag};
 
 /// Fails where something is in the way.
 async fn check(target: &Stored, shown: &str, overwrite: bool) -> Result<()> {
@@ -84,11 +84,6 @@ async fn is_archive(target: &Stored, folder: &Path) -> object_store::Result<bool
         Err(object_store::Error::NotFound { .. }) => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-/// Whether a folder is named as those of jobs that replace an archive are.
-fn is_tag(name: &str) -> bool {
-    name.len() == 8 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Whether a job was begun in a folder and not finished.
