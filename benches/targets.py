@@ -1,16 +1,18 @@
 """What targets and estimates promise, and what archives then hold.
 
-    python3 benches/targets.py target/release/sparrow ../shared/data [GIGABYTE.parquet ...]
+    python3 benches/targets.py target/release/sparrow ../shared/data [GIGABYTE.parquet ...] [--only PART,...]
 
-prints three tables in Markdown: predictions of `sparrow estimate` beside what `sparrow compress` delivers; targets on
-rows that the search never saw, beside the best of a grid over atoms, sigma and lambda judged in the same way; and data
-for which it does not pay. Needs numpy and pyarrow. The folder holds tables with a column `v`, as docs/benchmarks.md
-describes them; further tables are only estimated and compressed.
+prints tables in Markdown: `predictions` of `sparrow estimate` beside what `sparrow compress` delivers; `targets` on
+rows that the search never saw, beside the best of a grid over atoms, sigma and lambda judged in the same way; data
+whose codes do not pay (`hopeless`); bytes under bounds and targets beside an exhaustive `grid` over atoms, kernels and
+penalties, on the tables, their first 8, 12 and 24 sensors, and those of tables.py; and `ladders` of bounds and targets,
+in which a looser one should never take more bytes. Needs numpy and pyarrow. The folder holds tables with a column `v`,
+as docs/benchmarks.md describes them; further tables are only estimated and compressed.
 """
 
+import argparse
 import json
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -19,7 +21,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-SPARROW, DATA, LARGE = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
+from tables import made
+
+PARTS = ["predictions", "targets", "hopeless", "grid", "ladders"]
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("sparrow")
+parser.add_argument("data", type=Path)
+parser.add_argument("large", nargs="*")
+parser.add_argument("--only", default=",".join(PARTS), help="parts, separated by commas")
+parser.add_argument("--tables", default="", help="grid and ladders: only tables whose names contain this")
+ARGUMENTS = parser.parse_args()
+SPARROW, DATA, LARGE = ARGUMENTS.sparrow, ARGUMENTS.data, ARGUMENTS.large
 NMAES, RATIOS = [0.02, 0.05, 0.10], [20, 50, 100]
 SEGMENTS = 16
 FOLDER = Path(tempfile.mkdtemp())
@@ -154,8 +166,83 @@ def hopeless():
         row(name, "it pays" if estimate["pays"] else estimate["reason"], all(stored))
 
 
+BOUNDS, TARGETS = [0.01, 0.03, 0.06, 0.10], [0.01, 0.02, 0.05]
+# Finer than what is compared with the grid: what is looser by a little must not take more, either.
+LADDER = [0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.10]
+
+
+def every_table():
+    """Names and values of the tables at hand, of their first sensors, and of those that are made."""
+    for table in sorted(DATA.glob("*.parquet")):
+        values = np.array(pq.read_table(table)["v"].to_pylist(), dtype=float)
+        for sensors in [8, 12, 24, values.shape[1]]:
+            yield f"{table.stem}, {sensors} sensors", np.ascontiguousarray(values[:, :sensors])
+    yield from made()
+
+
+def written():
+    table = FOLDER / "every.parquet"
+    for name, values in every_table():
+        if ARGUMENTS.tables not in name:
+            continue
+        times = pa.array(1_700_000_000_000_000 + 300_000_000 * np.arange(len(values)), pa.timestamp("us"))
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
+        pq.write_table(pa.table({"time": times, "v": lists.cast(pa.list_(pa.float64()))}), table, compression="zstd")
+        # Of a typical sensor, whatever outliers and sentinels there are.
+        middle = np.median(values, axis=0)
+        deviation = 1.48 * np.median(np.abs(values - middle)) or values.std() or 1.0
+        rows = np.random.default_rng(0).integers(0, len(values), (2, 500))
+        distance = np.median(np.linalg.norm(values[rows[0]] - values[rows[1]], axis=1)) or 1.0
+        yield name, table, deviation, distance
+
+
+def choices(distance):
+    """Everything that can be set: one line for each of a grid."""
+    yield ["--atoms", 0]
+    yield ["--atoms", 1]
+    for atoms in [2, 4, 8, 16, 32, 64, 128, 256]:
+        for kernel in [["linear"], *(["rbf", "--sigma", width * distance] for width in [0.5, 1.0, 2.0])]:
+            for penalty in [0.8, 0.4, 0.2, 0.1, 0.05] if kernel[0] == "rbf" else [None]:
+                yield ["--atoms", atoms, "--kernel", *kernel, *(["--lambda", penalty] if penalty else [])]
+
+
+def grid():
+    header("table", "aim", "bytes", "NMAE", "search, s", "grid: bytes", "with", "bytes / grid", "grid, s")
+    worst = slowest = 0
+    for name, table, deviation, distance in written():
+        aims = [("--max-error", 3 * deviation * share) for share in BOUNDS]
+        for flag, value in aims + [("--target-nmae", nmae) for nmae in TARGETS]:
+            _, report, seconds = compress(table, flag, value)
+            found, started, tried = report["archive_bytes"], time.monotonic(), []
+            for choice in choices(distance):
+                _, other, _ = compress(table, flag, value, *choice)
+                met = flag == "--max-error" or other["nmae"] <= value
+                tried += [(other["archive_bytes"], " ".join(map(str, choice)))] if met else []
+            grid_seconds = time.monotonic() - started
+            best, how = min(tried)
+            worst, slowest = max(worst, found / best), max(slowest, seconds / grid_seconds)
+            row(name, f"{flag[2:]} {value:.3g}", found, f"{report['nmae']:.4f}", f"{seconds:.1f}", best, how, f"{found / best:.3f}",
+                f"{grid_seconds:.0f}")
+    print(f"\nWorst: {worst:.3f} times the grid's bytes, in {slowest:.3f} of its time.")
+
+
+def ladders():
+    header("table", "aims, from tight to loose", "bytes", "looser that take more")
+    total = 0
+    for name, table, deviation, _ in written():
+        for flag, values in [("--max-error", [3 * deviation * share for share in LADDER]), ("--target-nmae", TARGETS)]:
+            found = [compress(table, flag, value)[1]["archive_bytes"] for value in values]
+            more = sum(b > a for i, a in enumerate(found) for b in found[i + 1:])
+            total += more
+            row(name, f"{flag[2:]} " + ", ".join(f"{value:.3g}" for value in values), ", ".join(map(str, found)), more)
+    print(f"\nPairs in which the looser takes more bytes: {total}.")
+
+
 if __name__ == "__main__":
     tables = sorted(DATA.glob("*.parquet"))
-    predictions([*tables, *LARGE])
-    targets(tables)
-    hopeless()
+    parts = {
+        "predictions": lambda: predictions([*tables, *LARGE]), "targets": lambda: targets(tables), "hopeless": hopeless,
+        "grid": grid, "ladders": ladders,
+    }
+    for part in ARGUMENTS.only.split(","):
+        parts[part]()

@@ -8,7 +8,7 @@ use object_store::path::Path;
 
 use super::compress::{group_sensors, open_all, rows_of, value_bytes};
 use super::job::{Input, Job, JobObserver, JobProgress, JobReport};
-use super::layout::Table;
+use super::layout::{Layout, Table};
 use super::manifest::{DictionaryEntry, FileEntry, HistoryEntry, Manifest};
 use super::opened::Generation;
 use super::site::Site;
@@ -66,7 +66,7 @@ pub(super) async fn append(
         job,
     };
     // Where a dictionary did not pay, more data may change that.
-    if work.generation.description.kept.is_some()
+    if has_outgrown(&work.generation, rows_of(&sources))
         && let Err(error) = work.learn_next(&sources).await
         && error.ends_a_job()
     {
@@ -106,6 +106,20 @@ pub(super) async fn append(
         drift.generation = file.map(|file| file.generation);
     }
     Ok(report)
+}
+
+/// Signals that are added to so many times fewer that codes were not worth a dictionary for.
+const OUTGROWN: u64 = 4;
+
+/// Whether a dictionary should be learned that was not worth its bytes for the rows that were there.
+fn has_outgrown(Generation { codebook, description }: &Generation, rows: u64) -> bool {
+    let added = match description.layout {
+        Layout::Long { .. } | Layout::Window { .. } => rows / codebook.sensors() as u64,
+        _ => rows,
+    };
+    let none_wanted = description.learn.atoms == Some(0);
+    let has_grown = added >= OUTGROWN * description.learned_from.max(1);
+    description.kept.is_some() || (codebook.atoms() == 0 && !none_wanted && has_grown)
 }
 
 /// Adds dictionaries to an archive, and says which numbers they have there: `number` was the last one when they

@@ -2,12 +2,13 @@
 
 use super::cells::{Cell, Cells, Group, gather};
 use super::codebook::Codebook;
+use super::data_file_writer::Settings;
 use super::entropy::{Integer, Integers};
 use super::error_sums::ErrorSums;
 use super::left::Left;
 use super::number::{Number, by_number};
 use super::predictor::Predictor;
-use super::quantiser::{Bound, Quantiser};
+use super::quantiser::Quantiser;
 use super::residuals::Residuals;
 use super::rounding::round_group;
 use super::sparse_codes::{WholeCode, sparse_codes};
@@ -38,12 +39,12 @@ pub(crate) enum Purpose {
 
 /// Codes a block.
 pub(crate) fn encode(
-    codebook: &Codebook,
+    settings: &Settings,
     groups: &[Group],
-    bound: Bound,
     cells: &Cells,
     purpose: Purpose,
 ) -> Result<CodedBlock> {
+    let codebook = settings.codebook.as_ref();
     let codes = sparse_codes(codebook, groups, cells)?;
     let mut coded = CodedBlock {
         left: vec![Left::default(); codes.len().div_ceil(CHUNK)],
@@ -54,7 +55,7 @@ pub(crate) fn encode(
     for group in groups {
         let part = gather(cells, group);
         let predictor = Predictor::new(codebook, group);
-        let residuals = round_group(group, bound, &part, &predictor, &mut coded)?;
+        let residuals = round_group(group, settings, &part, &predictor, &mut coded)?;
         let bytes = residuals.write(group.sensors.len());
         // The last word before a block is written. Rounding has compared every value with what these residuals make of
         // it; here it is seen that a reader finds the same residuals.

@@ -14,7 +14,7 @@ use super::learn::{LEARNED_LAMBDA, Lambda, LearnSettings, Learned, Material, Par
 use super::quantiser::Bound;
 use super::sampled::Look;
 use super::trial::{Effort, Outcome, Trials};
-use crate::math::search::{Goal, Ladder};
+use crate::math::search::{Goal, Ladder, Measured};
 use crate::math::{MathError, Observer, Progress};
 
 /// A way to reach a goal.
@@ -36,9 +36,12 @@ pub(super) const WIDTH: usize = 3;
 pub(super) const SCALE: usize = 4;
 pub(super) const LADDERS: usize = 5;
 
-const ATOM_RUNGS: [usize; 18] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512];
+const ATOM_RUNGS: [usize; 19] = [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512];
 /// Far apart at a glance: beside the signals of a large table atoms cost little, and it is enough to tell few from many.
-const GLANCED_ATOM_RUNGS: [usize; 5] = [1, 4, 16, 64, 256];
+const GLANCED_ATOM_RUNGS: [usize; 7] = [0, 1, 2, 4, 16, 64, 256];
+/// What every search measures before it climbs: a few atoms, or none, may do better than many, and what is between them
+/// worse than both.
+const SWEPT_ATOMS: [usize; 7] = [0, 1, 2, 4, 16, 64, 256];
 /// Distinct signals that an atom needs to be learned from.
 const SIGNALS_PER_ATOM: usize = 3;
 /// Signals that an atom should serve to be worth its bytes, at first sight.
@@ -86,11 +89,13 @@ pub(super) struct Candidates<'a> {
     widths: Vec<Width>,
     lambdas: Vec<Lambda>,
     atoms: Vec<usize>,
+    /// How much of the dictionary's bytes counts: it may serve more rows than there are.
+    dictionary_share: f64,
 }
 
 /// What a choice leads to.
 pub(super) struct Measurement {
-    pub codebook: Arc<Codebook>,
+    pub settings: Settings,
     pub outcome: Outcome,
     pub tried: Tried,
 }
@@ -124,7 +129,54 @@ impl<'a> Candidates<'a> {
             }
         };
         let learned = Mutex::default();
-        Self { material, trials, settings, group_sensors, observer, learned, widths, lambdas, atoms }
+        let rows = trials.total_rows.max(1) as f64;
+        let dictionary_share = rows / settings.expect_rows.map_or(rows, |expected| rows.max(expected as f64));
+        Self {
+            material,
+            trials,
+            settings,
+            group_sensors,
+            observer,
+            learned,
+            widths,
+            lambdas,
+            atoms,
+            dictionary_share,
+        }
+    }
+
+    /// What an outcome counts for.
+    pub fn counted(&self, outcome: &Outcome) -> Measured {
+        let measured = outcome.measured();
+        let shared = (1.0 - self.dictionary_share) * outcome.dictionary_bytes;
+        Measured { bytes: measured.bytes - shared, ..measured }
+    }
+
+    /// The rungs of atoms that are measured before any other.
+    pub fn swept(&self, family: Family) -> Vec<usize> {
+        let most = self.ladders(family)[ATOMS].rungs;
+        let is_swept = |rung: &usize| self.atoms.len() == 1 || SWEPT_ATOMS.contains(&self.atoms[*rung]);
+        (0..most).filter(is_swept).collect()
+    }
+
+    /// How many atoms are asked for.
+    pub fn atoms(&self, rungs: &[usize]) -> usize {
+        self.atoms[rungs[ATOMS]]
+    }
+
+    /// Whether there are any atoms.
+    pub fn has_atoms(&self, rungs: &[usize]) -> bool {
+        self.atoms(rungs) > 0
+    }
+
+    /// The rung with the fewest atoms, but some.
+    pub fn first_with_atoms(&self) -> usize {
+        self.atoms.iter().position(|atoms| *atoms > 0).unwrap_or(0)
+    }
+
+    /// How much of a dictionary's bytes counts.
+    pub fn dictionary_share(&self) -> f64 {
+        self.dictionary_share
     }
 
     /// The rung for one atom to so many signals.
@@ -156,8 +208,8 @@ impl<'a> Candidates<'a> {
             _ => self.atoms.len(),
         };
         let mut ladders = vec![Ladder::FIXED; LADDERS];
-        let stride = if is_glance { 1 } else { 2 };
-        ladders[ATOMS] = ladder(most, self.atoms_for(signals_per_atom).min(most - 1), stride);
+        // Climbed from what was swept, so that long strides would go over it again.
+        ladders[ATOMS] = ladder(most, self.atoms_for(signals_per_atom).min(most - 1), 1);
         if family != Family::Codes {
             ladders[LAMBDA] = ladder(lambdas.len(), lambda, 1);
         }
@@ -182,7 +234,10 @@ impl<'a> Candidates<'a> {
             (other[WIDTH], other[ATOMS]) = (width, atoms);
             (other != rungs).then_some(other)
         };
-        [with(Width::Median(2.0), rungs[ATOMS]), with(Width::Linear, 0)].into_iter().flatten().collect()
+        [with(Width::Median(2.0), rungs[ATOMS]), with(Width::Linear, self.first_with_atoms())]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     /// Whole positions of a family's knob.
@@ -256,6 +311,9 @@ impl<'a> Candidates<'a> {
 
     /// Learns what a measurement in full will ask for, if it can: it says what was wrong then.
     pub fn learn_ahead(&self, family: Family, rungs: &[usize]) {
+        if !self.has_atoms(rungs) {
+            return;
+        }
         let scales = self.material.scales(self.bound(family, 0.0), rungs[SCALE] == 1);
         let _ = self.learned(rungs, scales, (self.part(Effort::Full), Effort::Full));
     }
@@ -275,7 +333,11 @@ impl<'a> Candidates<'a> {
     ) -> Result<Arc<Codebook>> {
         let bound = self.bound(family, knob);
         let scales = self.material.scales(bound, rungs[SCALE] == 1);
-        let made = match self.learned(rungs, scales, (part, effort))? {
+        let learned = match self.has_atoms(rungs) {
+            true => self.learned(rungs, scales, (part, effort))?,
+            false => None,
+        };
+        let made = match learned {
             Some(learned) => {
                 let lambda = self.lambda(family, rungs, knob);
                 self.material.codebook(&learned, lambda, WEIGHT_RUNGS[rungs[WEIGHTS]], bound)?
@@ -284,14 +346,14 @@ impl<'a> Candidates<'a> {
         };
         let codebook = match made {
             Some(codebook) => codebook,
-            None => self.material.blank(bound)?,
+            None => self.material.without_atoms(bound)?,
         };
         Ok(Arc::new(codebook))
     }
 
     /// How files are written with a codebook.
     pub fn settings_of(&self, codebook: Arc<Codebook>, bound: Bound) -> Settings {
-        Settings { codebook, bound, group_sensors: self.group_sensors }
+        Settings { codebook, bound, rounding: bound, group_sensors: self.group_sensors }
     }
 
     /// What a choice leads to; `record` is what the dictionary will tell about the search.
@@ -303,40 +365,63 @@ impl<'a> Candidates<'a> {
         effort: Effort,
         record: Vec<Tried>,
     ) -> Result<Measurement> {
+        let bound = self.bound(family, knob);
+        let codebook = self.codebook(family, rungs, knob, (self.part(effort), effort))?;
+        self.measure_with(self.settings_of(codebook, bound), self.atoms(rungs), effort, record)
+    }
+
+    /// What a codebook leads to, for which so many atoms were asked for.
+    pub fn measure_with(
+        &self,
+        settings: Settings,
+        atoms: usize,
+        effort: Effort,
+        record: Vec<Tried>,
+    ) -> Result<Measurement> {
         // Learning asks whether to go on; so does measuring, which may go on for as long.
         let progress = Progress { round: 0, max_rounds: 0, objective: 0.0, nonzeros: 0 };
         if self.observer.on_round(&progress).is_break() {
             return Err(MathError::Cancelled.into());
         }
-        let bound = self.bound(family, knob);
-        // How what is kept does on rows that it has not seen is told by one that was learned without them.
-        let part = self.part(effort);
-        let has_twin = part == Part::Everything;
-        let codebook = self.codebook(family, rungs, knob, (part, effort))?;
-        let settings = self.settings_of(codebook.clone(), bound);
+        let Settings { codebook, bound, rounding, .. } = &settings;
         let (layout, series) = (self.material.table.layout.clone(), self.material.table.series.clone());
-        let mut description = Description::new(&codebook, layout, series, bound, self.trials.signals);
+        let mut description = Description::new(codebook, layout, series, *bound, self.trials.signals);
         description.search = record;
+        description.rounding = (rounding != bound).then_some(*rounding);
         let described = if effort == Effort::Rough { PROMISE_BYTES + RECORD_BYTES } else { PROMISE_BYTES };
-        let dictionary = dictionary_file::write(&codebook, &description)?.len() + described;
-        let mut outcome = self.trials.run(&settings, dictionary, effort)?;
-        if has_twin {
-            let twin = self.codebook(family, rungs, knob, (Part::Learned, effort))?;
-            outcome = outcome.judged_by(self.trials.run_held_out(&self.settings_of(twin, bound))?);
-        }
+        let dictionary = dictionary_file::write(codebook, &description)?.len() + described;
+        let outcome = self.trials.run(&settings, dictionary, effort)?;
         let sigma = codebook.kernel().parameters().into_iter().find(|(name, _)| *name == "sigma");
         let measured = outcome.measured();
         let tried = Tried {
-            atoms: self.atoms[rungs[ATOMS]],
+            atoms,
             kernel: codebook.kernel().name().to_string(),
             sigma: sigma.map(|(_, sigma)| rounded(sigma, DIGITS)),
             lambda: rounded(codebook.lambda(), DIGITS),
             weight_step: codebook.weight_step(),
             scaled: codebook.scales().iter().any(|scale| *scale != 1.0),
-            max_error: if let Bound::MaxError(bound) = bound { Some(bound) } else { None },
+            max_error: if let Bound::MaxError(bound) = *bound { Some(bound) } else { None },
             bytes: measured.bytes as u64,
             nmae: rounded(measured.nmae, DIGITS),
         };
-        Ok(Measurement { codebook, outcome, tried })
+        Ok(Measurement { settings, outcome, tried })
+    }
+
+    /// How what was measured in full does on rows that it has not seen is told by a dictionary that was learned without
+    /// them.
+    pub fn judged(
+        &self,
+        family: Family,
+        rungs: &[usize],
+        knob: f64,
+        measurement: Measurement,
+    ) -> Result<Measurement> {
+        if self.part(Effort::Full) != Part::Everything {
+            return Ok(measurement);
+        }
+        let codebook = self.codebook(family, rungs, knob, (Part::Learned, Effort::Full))?;
+        let twin = Settings { codebook, ..measurement.settings.clone() };
+        let outcome = measurement.outcome.judged_by(self.trials.run_held_out(&twin)?);
+        Ok(Measurement { outcome, ..measurement })
     }
 }

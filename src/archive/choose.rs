@@ -6,22 +6,22 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::candidates::{ATOMS, Candidates, Family, LADDERS, LAMBDA, Measurement, SCALE, WEIGHTS, WIDTH};
-use super::codebook::Codebook;
+use super::candidates::{ATOMS, Candidates, Family, LADDERS, LAMBDA, SCALE, WEIGHTS, WIDTH};
+use super::data_file_writer::Settings;
 use super::drift::Promise;
+use super::finish::{Finished, finish, finish_under_bound, in_rough_terms, with_other_atoms};
 use super::learn::{LearnSettings, Material};
 use super::quantiser::Bound;
 use super::sampled::Look;
 use super::space::{Space, runners_up, search_codes};
-use super::trial::{Effort, Outcome, Trials};
+use super::trial::{Outcome, Trials};
 use super::verdict::worthwhile;
 use super::{ArchiveError, Result};
 use crate::math::Observer;
-use crate::math::search::{Found, Goal, Measured, tune};
+use crate::math::search::{Found, Goal, Measured};
 
 /// What an archive should reach; everything that is not set otherwise is chosen for it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -79,8 +79,7 @@ pub struct Tried {
 
 /// What an archive will be coded with.
 pub(super) struct Chosen {
-    pub codebook: Arc<Codebook>,
-    pub bound: Bound,
+    pub settings: Settings,
     pub promise: Option<Promise>,
     pub outcome: Outcome,
     /// What was compared, in the order in which it was tried.
@@ -97,8 +96,6 @@ const WITHIN_REACH: f64 = 1.2;
 /// more, so many times.
 const CORRECTION: f64 = 0.99;
 const MOST_CORRECTIONS: usize = 2;
-/// Choices of a search that are recorded.
-const MOST_RECORDED: usize = 16;
 /// Where the outcome costs so much more than was measured roughly, some other choices are looked at as well.
 const DISAPPOINTING: f64 = 1.1;
 
@@ -144,7 +141,7 @@ impl<'a> Chooser<'a> {
         let mut ways = self.ways(goal)?;
         let mut corrections = 0;
         while let Some(Way { family, rough_goal, found }) = ways.pop_front() {
-            let measured = best.as_ref().map(|best| best.outcome.measured());
+            let measured = best.as_ref().map(|best| self.candidates.counted(&best.outcome));
             let met = measured.filter(|measured| goal.excess(measured) <= 1.0);
             // Between measurements costs are guesses; what is close is measured, too.
             let far = |met: Measured| found.excess > 1.0 || found.cost > CLOSE * goal.cost(&met);
@@ -173,19 +170,19 @@ impl<'a> Chooser<'a> {
                 finish(&self.candidates, goal, family, &found, &record)?;
             let mut from = found.clone();
             // Atoms that are learned from other rows for longer may turn out worse than what was measured roughly.
-            if goal.cost(&chosen.outcome.measured()) > DISAPPOINTING * found.cost {
+            if goal.cost(&self.candidates.counted(&chosen.outcome)) > DISAPPOINTING * found.cost {
                 for other in others {
                     let finished = finish(&self.candidates, goal, family, &other, &record)?.chosen;
-                    if goal.prefers(&finished.outcome.measured(), &chosen.outcome.measured()) {
+                    if self.prefers(goal, &finished, &chosen) {
                         (chosen, from) = (finished, other);
                     }
                 }
             }
-            let is_met = goal.excess(&chosen.outcome.measured()) <= 1.0;
+            let is_met = goal.excess(&self.candidates.counted(&chosen.outcome)) <= 1.0;
             if is_met && self.candidates.trials.are_few() {
                 chosen = with_other_atoms(&self.candidates, goal, family, &from, &record, chosen)?;
             }
-            if measured.is_none_or(|best| goal.prefers(&chosen.outcome.measured(), &best)) {
+            if best.as_ref().is_none_or(|best| self.prefers(goal, &chosen, best)) {
                 best = Some(chosen);
             }
             // Rough measurements had promised more than came out.
@@ -204,7 +201,8 @@ impl<'a> Chooser<'a> {
         let Both { codes, residuals } = self.both(goal, expected)?;
         let mut codes = Way { family: Family::Codes, rough_goal: expected, found: codes };
         if matches!(goal, Goal::Nmae(_)) && codes.found.excess <= WITHIN_REACH {
-            let rough_goal = in_rough_terms(&self.candidates, goal, &codes)?;
+            let found = (expected, &codes.found);
+            let rough_goal = in_rough_terms(&self.candidates, goal, Family::Codes, found)?;
             codes = self.codes_for(rough_goal, &codes.found)?;
         }
         let residuals = Way { family: Family::Residuals, rough_goal: goal, found: residuals };
@@ -217,27 +215,32 @@ impl<'a> Chooser<'a> {
         Ok(Way { family: Family::Codes, rough_goal, found })
     }
 
+    fn prefers(&self, goal: Goal, one: &Chosen, other: &Chosen) -> bool {
+        goal.prefers(&self.candidates.counted(&one.outcome), &self.candidates.counted(&other.outcome))
+    }
+
     /// The fewest bytes under a bound. Without one: codes alone, with what is set and usual values else.
     pub fn for_bound(&mut self, bound: Bound) -> Result<Chosen> {
         let candidates = &self.candidates;
         let mut space = Space::new(candidates, Family::Bounded(bound));
-        let is_glance = candidates.trials.look == Look::Glance && bound != Bound::None;
-        let axes = match bound {
-            Bound::None => 0..0,
-            _ if is_glance => ATOMS..SCALE,
-            _ => ATOMS..LADDERS,
-        };
-        let mut found = space.climb(candidates, Goal::Smallest, None, axes)?;
-        if is_glance {
+        if bound == Bound::None {
+            let found = space.climb(candidates, Goal::Smallest, None, 0..0)?;
+            return Ok(finish(candidates, Goal::Smallest, space.family, &found, &[])?.chosen);
+        }
+        let found = if candidates.trials.look == Look::Glance {
+            let found = space.best(candidates, Goal::Smallest, ATOMS..SCALE)?;
             // Scales are rarely the other ones in the end: what will be kept then is learned meanwhile.
-            found = std::thread::scope(|scope| {
+            std::thread::scope(|scope| {
                 let (family, rungs) = (space.family, found.rungs.clone());
                 scope.spawn(move || candidates.learn_ahead(family, &rungs));
                 space.climb(candidates, Goal::Smallest, Some(&found), SCALE..LADDERS)
-            })?;
-        }
+            })?
+        } else {
+            let found = space.best(candidates, Goal::Smallest, ATOMS..LADDERS)?;
+            space.with_other_kernels(candidates, Goal::Smallest, found)?
+        };
         let record = space.nearest(Goal::Smallest);
-        Ok(finish(&self.candidates, Goal::Smallest, space.family, &found, &record)?.chosen)
+        finish_under_bound(candidates, &space, &found, &record)
     }
 
     /// Both ways to a goal, searched at the same time.
@@ -245,7 +248,7 @@ impl<'a> Chooser<'a> {
         let (candidates, codes, residuals) = (&self.candidates, &mut self.codes, &mut self.residuals);
         std::thread::scope(|scope| {
             let codes = scope.spawn(|| search_codes(candidates, codes, goal_of_codes, None));
-            let residuals = residuals.climb(candidates, goal, None, ATOMS..WEIGHTS);
+            let residuals = residuals.best(candidates, goal, ATOMS..WEIGHTS);
             let codes = codes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             Ok(Both { codes: codes?, residuals: residuals? })
         })
@@ -263,92 +266,4 @@ struct Way {
 pub(super) struct Both {
     pub codes: Found,
     pub residuals: Found,
-}
-
-/// The limit that rough measurements should keep so that what comes out in the end, with atoms learned from more rows
-/// for longer, is just within that of the goal.
-fn in_rough_terms(candidates: &Candidates<'_>, goal: Goal, way: &Way) -> Result<Goal> {
-    let Way { family, rough_goal, found } = way;
-    let full = candidates.measure(*family, &found.rungs, found.knob, Effort::Full, Vec::new())?;
-    Ok(rough_goal.eased(found.excess / goal.excess(&full.outcome.measured())))
-}
-
-/// The best choices of a search, in the order in which they were tried: all of them would be a tenth of a small archive.
-fn worth_recording(goal: Goal, record: &[Tried]) -> Vec<Tried> {
-    // What a choice would cost at the limit, about: what is above it costs as much more.
-    let cost = |tried: &Tried| {
-        let measured = Measured { bytes: tried.bytes as f64, nmae: tried.nmae, max_error: 0.0 };
-        goal.cost(&measured) * goal.excess(&measured).max(1.0)
-    };
-    let mut best: Vec<usize> = (0..record.len()).collect();
-    best.sort_by(|a, b| cost(&record[*a]).total_cmp(&cost(&record[*b])).then(a.cmp(b)));
-    best.truncate(MOST_RECORDED);
-    best.sort_unstable();
-    best.into_iter().map(|i| record[i].clone()).collect()
-}
-
-/// What came out of a choice.
-struct Finished {
-    chosen: Chosen,
-    /// Before the knob was turned: what rough measurements were off by.
-    excess_at_first: f64,
-}
-
-/// The same choice with fewer or more atoms where that turns out better: rough measurements do not tell neighbours apart.
-fn with_other_atoms(
-    candidates: &Candidates<'_>,
-    goal: Goal,
-    family: Family,
-    found: &Found,
-    record: &[Tried],
-    chosen: Chosen,
-) -> Result<Chosen> {
-    let (start, rungs) = (found.rungs[ATOMS], candidates.ladders(family)[ATOMS].rungs);
-    let (fewer, more) = ((0..start).rev().collect::<Vec<_>>(), (start + 1..rungs).collect::<Vec<_>>());
-    let mut best = chosen;
-    for direction in [fewer, more] {
-        let mut is_better = false;
-        for atoms in direction {
-            let mut other = found.clone();
-            other.rungs[ATOMS] = atoms;
-            let other = finish(candidates, goal, family, &other, record)?.chosen;
-            if !goal.prefers(&other.outcome.measured(), &best.outcome.measured()) {
-                break;
-            }
-            (best, is_better) = (other, true);
-        }
-        if is_better {
-            break;
-        }
-    }
-    Ok(best)
-}
-
-/// Turns the knob once more with all that was looked at, and keeps what comes out.
-fn finish(
-    candidates: &Candidates<'_>,
-    goal: Goal,
-    family: Family,
-    found: &Found,
-    record: &[Tried],
-) -> Result<Finished> {
-    // A search of one choice tells nothing.
-    let record = if record.len() > 1 { worth_recording(goal, record) } else { Vec::new() };
-    let (mut best, mut excess_at_first): (Option<(f64, Measurement)>, _) = (None, None);
-    let last = (candidates.positions(family) - 1) as f64;
-    tune(goal, found.knob, last, &mut |knob| {
-        let measurement = candidates.measure(family, &found.rungs, knob, Effort::Full, record.clone())?;
-        let measured = measurement.outcome.measured();
-        excess_at_first.get_or_insert(goal.excess(&measured));
-        if best.as_ref().is_none_or(|(_, best)| goal.prefers(&measured, &best.outcome.measured())) {
-            best = Some((knob, measurement));
-        }
-        Ok::<_, ArchiveError>(measured)
-    })?;
-    // Cannot be absent: tuning measures at least once.
-    let ((knob, Measurement { codebook, outcome, .. }), excess_at_first) =
-        best.zip(excess_at_first).ok_or_else(|| ArchiveError::corrupt("nothing was measured"))?;
-    let promise = Promise::new(&outcome);
-    let chosen = Chosen { codebook, bound: candidates.bound(family, knob), promise, outcome, tried: record };
-    Ok(Finished { chosen, excess_at_first })
 }

@@ -47,15 +47,68 @@ pub struct Codebook {
     /// Weights are multiples of so many of their units.
     weight_step: i16,
     kernel: Arc<dyn Kernel>,
-    /// The same atoms in scaled sensors, for the coder.
-    prepared: PreparedDictionary,
-    /// `x_j - c` and `c` in scaled sensors, and `<x_i - c, x_j - c>`, which only coding needs.
-    relative: Vec<f64>,
-    scaled_centre: Vec<f64>,
-    products: OnceLock<Vec<f64>>,
-    known_codes: KnownCodes,
+    /// What coding needs; `None` without atoms.
+    coding: Option<Coding>,
     hash: String,
     bytes: Vec<u8>,
+}
+
+/// The atoms as signals are coded with them.
+#[derive(Debug)]
+pub(super) struct Coding {
+    /// The atoms in scaled sensors, for the coder.
+    pub prepared: PreparedDictionary,
+    /// `x_j - c` and `c` in scaled sensors, and `<x_i - c, x_j - c>`.
+    relative: Vec<f64>,
+    pub scaled_centre: Vec<f64>,
+    products: OnceLock<Vec<f64>>,
+    /// What signals that were coded before have led to.
+    pub known_codes: KnownCodes,
+}
+
+impl Coding {
+    fn new(
+        steps: &[f64],
+        centre: &[i64],
+        atoms: &[i32],
+        scales: &[f64],
+        lambda: f64,
+        kernel: &Arc<dyn Kernel>,
+    ) -> Result<Self> {
+        let dim = steps.len();
+        let values = |whole: &dyn Fn(usize, f64) -> f64| -> Vec<f64> {
+            let value = |(i, off): (usize, &i32)| whole(i % dim, f64::from(*off)) / scales[i % dim];
+            atoms.iter().enumerate().map(value).collect()
+        };
+        let scaled = values(&|sensor, off| steps[sensor] * (centre[sensor] as f64 + off));
+        let relative = values(&|sensor, off| steps[sensor] * off);
+        let scaled_centre = (0..dim).map(|i| steps[i] * centre[i] as f64 / scales[i]).collect();
+        let dictionary = Dictionary::new(scaled, dim, kernel.clone(), lambda, None)?;
+        Ok(Self {
+            prepared: PreparedDictionary::new(dictionary)?,
+            relative,
+            scaled_centre,
+            products: OnceLock::new(),
+            known_codes: KnownCodes::default(),
+        })
+    }
+
+    /// `<x_i - c, x_j - c>` in scaled sensors, row by row.
+    pub fn products(&self) -> &[f64] {
+        let all = || {
+            vectorised(
+                #[inline(always)]
+                || all_products(&self.relative, self.scaled_centre.len()),
+            )
+        };
+        self.products.get_or_init(all)
+    }
+
+    /// An atom's deviation from the centre in scaled sensors.
+    pub fn relative(&self, atom: usize) -> &[f64] {
+        let sensors = self.scaled_centre.len();
+        &self.relative[atom * sensors..(atom + 1) * sensors]
+    }
 }
 
 impl Codebook {
@@ -69,24 +122,11 @@ impl Codebook {
     ) -> Result<Self> {
         let (dim, count) = (dictionary.dim(), dictionary.len());
         let value = |atom: usize, sensor: usize| dictionary.atom(atom)[sensor] * scales[sensor];
-        let mut steps = Vec::with_capacity(dim);
-        let mut centre = Vec::with_capacity(dim);
+        let (mut steps, mut centre) = (Vec::with_capacity(dim), Vec::with_capacity(dim));
         for (sensor, deviation) in deviations.iter().enumerate() {
             let mean = (0..count).map(|atom| value(atom, sensor)).sum::<f64>() / count as f64;
             let spread = (0..count).map(|atom| (value(atom, sensor) - mean).abs()).fold(0.0, f64::max);
-            let wanted = match bound {
-                Bound::MaxError(bound) => SHARE_OF_BOUND * bound,
-                Bound::MaxRelativeError(bound) => SHARE_OF_BOUND * bound * (mean.abs() + deviation),
-                Bound::Lossless => 0.0,
-                Bound::None => SHARE_OF_DEVIATION * deviation,
-            };
-            let mut step = wanted.max(spread / MOST_STEPS).max(mean.abs() / (1u64 << 40) as f64);
-            if step != wanted || !matches!(bound, Bound::MaxError(_)) {
-                step = coarse(step);
-            }
-            if !(step.is_normal() && step.recip().is_normal()) {
-                step = 1.0;
-            }
+            let step = step(bound, mean, *deviation, spread);
             steps.push(step);
             centre.push((mean / step).round() as i64);
         }
@@ -101,6 +141,22 @@ impl Codebook {
         Self::assemble(steps, centre, atoms, scales, lambda, weight_step, kernel)
     }
 
+    /// A codebook without atoms: every signal is predicted by these values, and has no code.
+    pub(super) fn without_atoms(
+        centre: &[f64],
+        deviations: &[f64],
+        bound: Bound,
+        kernel: Arc<dyn Kernel>,
+        lambda: f64,
+    ) -> Result<Self> {
+        let sensors = centre.iter().zip(deviations);
+        let steps: Vec<f64> =
+            sensors.map(|(centre, deviation)| step(bound, *centre, *deviation, 0.0)).collect();
+        let whole = centre.iter().zip(&steps).map(|(centre, step)| (centre / step).round() as i64).collect();
+        let scales = vec![1.0; centre.len()];
+        Self::assemble(steps, whole, Vec::new(), scales, lambda, 1, kernel)
+    }
+
     fn assemble(
         steps: Vec<f64>,
         centre: Vec<i64>,
@@ -110,39 +166,14 @@ impl Codebook {
         weight_step: i16,
         kernel: Arc<dyn Kernel>,
     ) -> Result<Self> {
-        let dim = steps.len();
-        let scaled: Vec<f64> = atoms
-            .iter()
-            .enumerate()
-            .map(|(i, steps_off)| {
-                let sensor = i % dim;
-                steps[sensor] * (centre[sensor] as f64 + f64::from(*steps_off)) / scales[sensor]
-            })
-            .collect();
-        let relative: Vec<f64> = atoms
-            .iter()
-            .enumerate()
-            .map(|(i, steps_off)| steps[i % dim] * f64::from(*steps_off) / scales[i % dim])
-            .collect();
-        let scaled_centre = (0..dim).map(|i| steps[i] * centre[i] as f64 / scales[i]).collect();
-        let dictionary = Dictionary::new(scaled, dim, kernel.clone(), lambda, None)?;
-        let prepared = PreparedDictionary::new(dictionary)?;
-        let mut codebook = Self {
-            steps,
-            centre,
-            atoms,
-            scales,
-            lambda,
-            weight_step: weight_step.max(1),
-            kernel,
-            prepared,
-            relative,
-            scaled_centre,
-            products: OnceLock::new(),
-            known_codes: KnownCodes::default(),
-            hash: String::new(),
-            bytes: Vec::new(),
+        let coding = match atoms.is_empty() {
+            true => None,
+            false => Some(Coding::new(&steps, &centre, &atoms, &scales, lambda, &kernel)?),
         };
+        let weight_step = weight_step.max(1);
+        let (hash, bytes) = (String::new(), Vec::new());
+        let mut codebook =
+            Self { steps, centre, atoms, scales, lambda, weight_step, kernel, coding, hash, bytes };
         codebook.bytes = codebook.write();
         codebook.hash = hash_of(&codebook.bytes);
         Ok(codebook)
@@ -151,8 +182,10 @@ impl Codebook {
     /// Computes what coding needs once. Threads of a pool must find it: one that computes it takes up other work while it
     /// waits for the pool, and would wait for itself there.
     pub(super) fn prepare_for_parallel_use(&self) -> Result<()> {
-        self.products();
-        self.prepared.gram()?;
+        if let Some(coding) = &self.coding {
+            coding.products();
+            coding.prepared.gram()?;
+        }
         Ok(())
     }
 
@@ -191,38 +224,13 @@ impl Codebook {
         &self.bytes
     }
 
-    pub(super) fn prepared(&self) -> &PreparedDictionary {
-        &self.prepared
+    /// What coding needs; `None` without atoms.
+    pub(super) fn coding(&self) -> Option<&Coding> {
+        self.coding.as_ref()
     }
 
     pub(super) fn scales(&self) -> &[f64] {
         &self.scales
-    }
-
-    /// `<x_i - c, x_j - c>` in scaled sensors, row by row.
-    pub(super) fn products(&self) -> &[f64] {
-        let all = || {
-            vectorised(
-                #[inline(always)]
-                || all_products(&self.relative, self.sensors()),
-            )
-        };
-        self.products.get_or_init(all)
-    }
-
-    /// What signals that were coded before have led to.
-    pub(super) fn known_codes(&self) -> &KnownCodes {
-        &self.known_codes
-    }
-
-    /// The centre in scaled sensors.
-    pub(super) fn scaled_centre(&self) -> &[f64] {
-        &self.scaled_centre
-    }
-
-    /// An atom's deviation from the centre in scaled sensors.
-    pub(super) fn relative(&self, atom: usize) -> &[f64] {
-        &self.relative[atom * self.sensors()..(atom + 1) * self.sensors()]
     }
 
     /// An atom's deviation from the centre in steps.
@@ -263,7 +271,7 @@ impl Codebook {
         let atoms = reader.size(Dictionary::MOST_ATOMS)?;
         // Twice as many as are learned from at most.
         const MOST_VALUES: usize = 1 << 26;
-        if sensors == 0 || atoms == 0 || sensors.saturating_mul(atoms + 1) > MOST_VALUES {
+        if sensors == 0 || sensors.saturating_mul(atoms + 1) > MOST_VALUES {
             return Err(ArchiveError::corrupt(format!("{atoms} atoms of {sensors} sensors")));
         }
         let steps = read_floats(&mut reader, sensors)?;
@@ -275,6 +283,21 @@ impl Codebook {
         let deviations = deviations.map_err(|_| ArchiveError::corrupt("an atom is out of range"))?;
         Self::assemble(steps, centre, deviations, scales, lambda, weight_step, kernel)
     }
+}
+
+/// What a sensor's integers are multiples of, for values around `mean` of which atoms are this far.
+fn step(bound: Bound, mean: f64, deviation: f64, spread: f64) -> f64 {
+    let wanted = match bound {
+        Bound::MaxError(bound) => SHARE_OF_BOUND * bound,
+        Bound::MaxRelativeError(bound) => SHARE_OF_BOUND * bound * (mean.abs() + deviation),
+        Bound::Lossless => 0.0,
+        Bound::None => SHARE_OF_DEVIATION * deviation,
+    };
+    let mut step = wanted.max(spread / MOST_STEPS).max(mean.abs() / (1u64 << 40) as f64);
+    if step != wanted || !matches!(bound, Bound::MaxError(_)) {
+        step = coarse(step);
+    }
+    if step.is_normal() && step.recip().is_normal() { step } else { 1.0 }
 }
 
 /// The inner products of all rows.

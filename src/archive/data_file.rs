@@ -115,7 +115,7 @@ impl DataFile {
         let table = Table::new(footer.layout.clone(), schema.clone(), series.to_vec())?;
         let groups = table.groups(codebook.sensors(), footer.group_sensors);
         let row_groups = metadata.metadata().num_row_groups();
-        let columns = footer.code_column + 1 + groups.len();
+        let columns = footer.residual_column(groups.len());
         if footer.row_groups.len() != row_groups || metadata.schema().fields().len() != columns {
             return Err(ArchiveError::corrupt("its description does not fit its columns"));
         }
@@ -135,10 +135,10 @@ impl DataFile {
         super::parquet_types::parquet_types(&self.schema, Some(self.metadata.parquet_schema()))
     }
 
-    /// Where the codes of a coded file are; residuals are after them.
+    /// Where the codes of a coded file are, and where its residuals begin: at the same place if there are no codes.
     #[cfg(feature = "cli")]
-    pub fn code_column(&self) -> Option<usize> {
-        self.coded.as_ref().map(|coded| coded.footer.code_column)
+    pub fn coded_columns(&self) -> Option<(usize, usize)> {
+        self.coded.as_ref().map(|coded| (coded.footer.code_column, coded.footer.residual_column(0)))
     }
 
     /// The bytes of every column of the file's own, row group by row group.
@@ -313,21 +313,28 @@ impl DataFile {
         }
         let mut restored: HashMap<usize, ArrayRef> = HashMap::new();
         if !plan.groups.is_empty() {
-            let code = column_named(&batch, self.metadata.schema().field(coded.footer.code_column).name())?;
+            let physical_column = |i: usize| column_named(&batch, self.metadata.schema().field(i).name());
+            let code = match coded.footer.has_codes {
+                true => Some(physical_column(coded.footer.code_column)?),
+                false => None,
+            };
             let keys = table.layout.key_columns();
             let keys = keys.into_iter().map(|name| column_named(&batch, name)).collect::<Result<Vec<_>>>()?;
-            let placement = table.place(rows, &keys, code.nulls(), codebook.sensors())?;
+            let nulls = code.as_ref().and_then(|code| code.nulls());
+            let placement = table.place(rows, &keys, nulls, codebook.sensors())?;
             if rows > 1 && placement.signals().saturating_mul(placement.sensors) > MOST_CELLS_READ {
                 return Err(ArchiveError::corrupt("a row group has far more cells than any that is written"));
             }
-            let codes = read_codes(&code, &placement)?;
+            let codes = match &code {
+                Some(code) => read_codes(code, &placement)?,
+                None => vec![WholeCode::new(); placement.signals()],
+            };
             for index in &plan.groups {
                 let mut group = coded.groups[*index].clone();
                 if placement.sensors > codebook.sensors() {
                     group.sensors = (0..placement.sensors).collect();
                 }
-                let name = self.metadata.schema().field(coded.footer.code_column + 1 + index).name();
-                let blobs = column_named(&batch, name)?;
+                let blobs = physical_column(coded.footer.residual_column(*index))?;
                 let blobs = blobs
                     .as_binary_opt::<i32>()
                     .ok_or_else(|| ArchiveError::corrupt("residuals are not binary"))?;
@@ -379,8 +386,8 @@ impl CodedTable {
                 let key = column(&table.schema, name)?;
                 physical.extend(table.kept.iter().position(|kept| *kept == key));
             }
-            physical.push(self.footer.code_column);
-            physical.extend(groups.iter().map(|group| self.footer.code_column + 1 + group));
+            physical.extend(self.footer.has_codes.then_some(self.footer.code_column));
+            physical.extend(groups.iter().map(|group| self.footer.residual_column(*group)));
         }
         physical.sort_unstable();
         physical.dedup();

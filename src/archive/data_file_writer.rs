@@ -28,7 +28,7 @@ use super::block::CodedBlock;
 use super::codebook::Codebook;
 use super::error_sums::{ErrorSums, rounded};
 use super::footer::{Footer, KEY, RowGroup, RowGroupError, ValueColumns};
-use super::layout::Table;
+use super::layout::{Layout, Table};
 use super::left::{Left, SHARE_DIGITS};
 use super::manifest::hash_of;
 use super::parquet_footer::chunk_ranges;
@@ -46,7 +46,10 @@ const PAGE_ROWS: usize = 8192;
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub codebook: Arc<Codebook>,
+    /// What is promised of every value.
     pub bound: Bound,
+    /// What values are rounded to: the bound, or a tighter one.
+    pub rounding: Bound,
     pub group_sensors: usize,
 }
 
@@ -86,8 +89,9 @@ impl DataFileWriter {
         original: Option<&SchemaDescriptor>,
     ) -> Result<Self> {
         let groups = table.groups(settings.codebook.sensors(), settings.group_sensors);
-        let schema = physical_schema(table, groups.len());
-        let code_column = table.kept.len();
+        // The code of a list says whether the list is NULL, too.
+        let has_codes = settings.codebook.atoms() > 0 || matches!(table.layout, Layout::List { .. });
+        let schema = physical_schema(table, has_codes, groups.len());
         let footer = Footer {
             version: FORMAT_VERSION,
             dictionary: settings.codebook.hash(),
@@ -97,15 +101,17 @@ impl DataFileWriter {
             layout: table.layout.clone(),
             values: ValueColumns::of(table)?,
             group_sensors: settings.group_sensors,
-            code_column,
+            code_column: table.kept.len(),
+            has_codes,
             source,
             error: ErrorSums::default(),
             left: None,
             row_groups: Vec::new(),
         };
         let types = parquet_types(&schema, original)?;
+        let residuals = footer.residual_column(0);
         let options = ArrowWriterOptions::new()
-            .with_properties(properties(&schema, table, first)?)
+            .with_properties(properties(&schema, table, residuals, first)?)
             .with_skip_arrow_metadata(speaks_for_itself(&schema, &types)?)
             .with_parquet_schema(types);
         let writer = ArrowWriter::try_new_with_options(Buffer::default(), schema.clone(), options)?;
@@ -120,13 +126,10 @@ impl DataFileWriter {
         coded: &CodedBlock,
     ) -> Result<Vec<u8>> {
         let mut columns: Vec<ArrayRef> = self.table.kept.iter().map(|i| rows.column(*i).clone()).collect();
-        columns.push(code_array(
-            &self.schema,
-            self.footer.code_column,
-            rows.num_rows(),
-            placement,
-            &coded.codes,
-        )?);
+        if self.footer.has_codes {
+            let column = self.schema.field(self.footer.code_column);
+            columns.push(code_array(column, rows.num_rows(), placement, &coded.codes)?);
+        }
         for group in &coded.groups {
             let blob = std::iter::once(Some(&group[..]));
             let all: BinaryArray = blob.chain(std::iter::repeat(None)).take(rows.num_rows()).collect();
@@ -189,7 +192,7 @@ impl DataFileWriter {
 }
 
 /// The columns of a data file.
-fn physical_schema(table: &Table, groups: usize) -> SchemaRef {
+fn physical_schema(table: &Table, has_codes: bool, groups: usize) -> SchemaRef {
     let mut fields: Vec<Arc<Field>> = table.kept.iter().map(|i| table.schema.fields()[*i].clone()).collect();
     // Names of ours must not be the table's.
     let mut prefix = String::new();
@@ -204,7 +207,9 @@ fn physical_schema(table: &Table, groups: usize) -> SchemaRef {
         Field::new("weight", DataType::Int16, false),
     ]);
     let entry = Arc::new(Field::new_list_field(DataType::Struct(entry), false));
-    fields.push(Arc::new(Field::new(format!("{prefix}{CODE}"), DataType::List(entry), true)));
+    if has_codes {
+        fields.push(Arc::new(Field::new(format!("{prefix}{CODE}"), DataType::List(entry), true)));
+    }
     for group in 0..groups {
         fields.push(Arc::new(Field::new(format!("{prefix}{RESIDUAL}{group}"), DataType::Binary, true)));
     }
@@ -217,8 +222,12 @@ fn speaks_for_itself(schema: &Schema, types: &SchemaDescriptor) -> Result<bool> 
     Ok(schema.metadata().is_empty() && found.fields() == schema.fields())
 }
 
-fn properties(schema: &Schema, table: &Table, first: Option<&RecordBatch>) -> Result<WriterProperties> {
-    let code_column = table.kept.len();
+fn properties(
+    schema: &Schema,
+    table: &Table,
+    residuals: usize,
+    first: Option<&RecordBatch>,
+) -> Result<WriterProperties> {
     // An index of pages tells a filter more than the row group does only where there are several of them.
     let paged = first.is_some_and(|first| first.num_rows() > PAGE_ROWS);
     let statistics = if paged { EnabledStatistics::Page } else { EnabledStatistics::Chunk };
@@ -237,16 +246,17 @@ fn properties(schema: &Schema, table: &Table, first: Option<&RecordBatch>) -> Re
                 .set_column_encoding(path, encoding);
         }
     }
-    let code = schema.field(code_column).name();
-    for leaf in ["atom", "weight"] {
-        let path: Vec<String> = [code, "list", "item", leaf].iter().map(ToString::to_string).collect();
-        let path = ColumnPath::new(path);
-        properties = properties
-            // Atoms come in runs that a dictionary's packed bits would hide.
-            .set_column_dictionary_enabled(path.clone(), leaf == "weight")
-            .set_column_statistics_enabled(path, EnabledStatistics::None);
+    for code in &schema.fields()[table.kept.len()..residuals] {
+        for leaf in ["atom", "weight"] {
+            let path: Vec<String> = [code.name(), "list", "item", leaf].map(ToString::to_string).to_vec();
+            let path = ColumnPath::new(path);
+            properties = properties
+                // Atoms come in runs that a dictionary's packed bits would hide.
+                .set_column_dictionary_enabled(path.clone(), leaf == "weight")
+                .set_column_statistics_enabled(path, EnabledStatistics::None);
+        }
     }
-    for field in &schema.fields()[code_column + 1..] {
+    for field in &schema.fields()[residuals..] {
         let path = ColumnPath::new(vec![field.name().clone()]);
         properties = properties
             .set_column_dictionary_enabled(path.clone(), false)
@@ -279,14 +289,8 @@ fn encoding_for(column: &ArrayRef) -> Option<Encoding> {
     (2 * distinct.len() > some.len()).then_some(encoding)
 }
 
-fn code_array(
-    schema: &Schema,
-    column: usize,
-    rows: usize,
-    placement: &Placement,
-    codes: &[WholeCode],
-) -> Result<ArrayRef> {
-    let DataType::List(entry) = schema.field(column).data_type() else {
+fn code_array(column: &Field, rows: usize, placement: &Placement, codes: &[WholeCode]) -> Result<ArrayRef> {
+    let DataType::List(entry) = column.data_type() else {
         return Err(ArchiveError::corrupt("codes are not lists"));
     };
     let DataType::Struct(fields) = entry.data_type() else {

@@ -34,6 +34,9 @@ pub(crate) struct Description {
     pub series: Vec<String>,
     /// The promise on the error of every value.
     pub bound: Bound,
+    /// What values are rounded to, where that is tighter than the promise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounding: Option<Bound>,
     /// Signals learned from; 0 for a dictionary that was given.
     pub learned_from: u64,
     /// Weights are multiples of so many of their units.
@@ -96,6 +99,7 @@ impl Description {
             layout,
             series,
             bound,
+            rounding: None,
             learned_from,
             weight_step: codebook.weight_step(),
             target: None,
@@ -104,6 +108,11 @@ impl Description {
             kept: None,
             search: Vec::new(),
         }
+    }
+
+    /// What values are rounded to.
+    pub fn rounding(&self) -> Bound {
+        self.rounding.unwrap_or(self.bound)
     }
 }
 

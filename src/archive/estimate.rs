@@ -1,21 +1,15 @@
 //! What compressing would give, from a part of the tables: bounded work, whatever their size.
 
-use std::sync::Arc;
-
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::DataType;
 use futures::TryStreamExt;
 use object_store::ObjectStoreExt;
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, Encoding, Type, ZstdLevel};
-use parquet::file::properties::WriterProperties;
-use parquet::schema::types::SchemaDescPtr;
 use serde::Serialize;
 
+use super::as_parquet::PlainBytes;
 use super::choose::{Chooser, Chosen, Target};
 use super::compress::group_sensors;
-use super::data_file_writer::Settings;
 use super::detect::{arguments, detect};
 use super::job::Input;
 use super::layout::{Layout, Table, item_type};
@@ -40,7 +34,7 @@ const FIRST_ROWS: usize = 1 << 16;
 pub struct EstimateRequest {
     /// Which columns hold the values; found out from the data unless given.
     pub layout: LayoutRequest,
-    /// The targets and bounds to predict for.
+    /// The targets and bounds to predict for; without any no error at all, and some bounds that suit the values.
     pub aims: Vec<Aim>,
     /// What is set about learning.
     pub learn: LearnSettings,
@@ -85,7 +79,9 @@ pub struct Estimate {
     pub reason: Option<String>,
     /// What every aim leads to.
     pub ladder: Vec<Prediction>,
-    /// Some sensors as they were and as they would come back, for the aim in the middle.
+    /// Which of them is recommended: it keeps single values within a bound.
+    pub recommended: Option<usize>,
+    /// Some sensors as they were and as they would come back, for what is recommended.
     #[serde(skip)]
     pub examples: Vec<Example>,
 }
@@ -103,6 +99,9 @@ pub struct Prediction {
     pub bytes: u64,
     /// Bytes of the dictionary.
     pub dictionary_bytes: u64,
+    /// Bytes as Parquet with zstd, values rounded to the bound and each column in the better of two encodings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounded_bytes: Option<u64>,
     /// Bytes of the values in memory over those of the archive.
     pub ratio: f64,
     /// Mean absolute error over mean absolute value.
@@ -174,7 +173,7 @@ pub async fn estimate(
         return Err(error);
     }
     let names: Vec<&str> = table.schema.fields().iter().map(|field| field.name().as_str()).collect();
-    let (zstd_bytes, byte_stream_split_bytes) = parquet_bytes(&sampled.blocks, sampled.total_rows)?;
+    let plain = PlainBytes::of(&sampled.blocks, sampled.total_rows)?;
     let group_sensors = group_sensors(sampled.total_rows, &table);
     let trials = Trials::new(&material, &sampled);
     let mut estimate = Estimate {
@@ -186,57 +185,102 @@ pub async fn estimate(
         sampled_rows: sampled.blocks.iter().map(|block| block.num_rows() as u64).sum(),
         source_bytes: sizes.iter().sum(),
         value_bytes: trials.value_bytes as u64,
-        zstd_bytes,
-        byte_stream_split_bytes,
-        pays: true,
+        zstd_bytes: plain.usual,
+        byte_stream_split_bytes: plain.split,
+        pays: false,
         reason: None,
         ladder: Vec::new(),
+        recommended: None,
         examples: Vec::new(),
     };
-    let held_out = Trials::on_held_out(&material, &sampled);
-    let learned_from = Trials::on_learned(&material, &sampled);
+    let aims = aims(&request.aims, &material);
+    let rounded = |aim: &Aim| match aim {
+        Aim::Bound(bound) => {
+            PlainBytes::rounded(&material.table, &sampled.blocks, *bound, sampled.total_rows)
+        }
+        Aim::Target(_) => Ok(None),
+    };
+    let rounded = aims.iter().map(rounded).collect::<Result<Vec<_>>>()?;
     drop(sampled);
-    let judge = Chooser::new(&material, &held_out, &request.learn, group_sensors, observer);
-    estimate.reason = judge.verdict(&learned_from)?;
-    drop((held_out, learned_from));
     let mut chooser = Chooser::new(&material, &trials, &request.learn, group_sensors, observer);
-    for (i, aim) in request.aims.iter().enumerate() {
+    let mut settings = Vec::with_capacity(aims.len());
+    for (aim, rounded) in aims.into_iter().zip(rounded) {
         let chosen = match aim {
-            Aim::Target(target) => chooser.for_target(*target)?,
-            Aim::Bound(bound) => chooser.for_bound(*bound)?,
+            Aim::Target(target) => chooser.for_target(target)?,
+            Aim::Bound(bound) => chooser.for_bound(bound)?,
         };
-        if i == request.aims.len() / 2 {
-            let (codebook, bound) = (chosen.codebook.clone(), chosen.bound);
-            estimate.examples = trials.examples(&Settings { codebook, bound, group_sensors })?;
-        }
-        estimate.ladder.push(estimate.prediction(*aim, &chosen, beside_stored));
+        let mut line = estimate.prediction(aim, &chosen, beside_stored);
+        line.rounded_bytes = rounded.map(|bytes| bytes.best);
+        estimate.ladder.push(line);
+        settings.push(chosen.settings);
     }
-    if estimate.reason.is_none() && !estimate.ladder.is_empty() {
-        let smallest = estimate.ladder.iter().map(|prediction| prediction.bytes).min().unwrap_or(0);
-        if smallest > worthwhile(estimate.source_bytes) {
-            estimate.reason = Some(format!(
-                "Parquet holds the table in {} bytes already, and no aim here would make it smaller",
+    estimate.pays = estimate.ladder.iter().any(|line| line.met && !line.stored_as_they_were);
+    if !estimate.pays && !estimate.ladder.is_empty() {
+        estimate.reason = Some(match estimate.ladder.iter().any(|line| line.met) {
+            true => format!(
+                "the files take {} bytes already, and no aim here would make them smaller by a twentieth",
                 estimate.source_bytes
-            ));
-        }
+            ),
+            false => "none of these aims can be met".to_string(),
+        });
     }
-    estimate.pays = estimate.reason.is_none() || estimate.ladder.iter().any(Prediction::pays_as_a_bound);
+    estimate.recommended = recommended(&estimate.ladder);
+    if let Some(line) = estimate.recommended {
+        estimate.examples = trials.examples(&settings[line])?;
+    }
     Ok(estimate)
 }
 
-impl Prediction {
-    /// Whether this is a bound on errors that makes files smaller, whatever a dictionary is worth.
-    pub fn pays_as_a_bound(&self) -> bool {
-        matches!(self.aim, Aim::Bound(Bound::MaxError(_) | Bound::MaxRelativeError(_)))
-            && !self.stored_as_they_were
+/// Bounds that suit most values, as shares of three deviations of a typical sensor.
+const USUAL_BOUNDS: [f64; 3] = [0.01, 0.03, 0.1];
+/// The one that is recommended, and added where no bound is asked for: a recommendation keeps single values.
+const RECOMMENDED: usize = 1;
+/// A deviation over the median of absolute deviations, as those of a bell curve are.
+const DEVIATION: f64 = 1.48;
+
+/// What is asked for, with a bound among it.
+fn aims(asked: &[Aim], material: &Material) -> Vec<Aim> {
+    let usual = |share: f64| -> Option<Aim> {
+        let typical = DEVIATION * material.typical_deviation();
+        let size = if typical > 0.0 { 3.0 * typical } else { material.mean_size() };
+        round_number(share * size).map(|bound| Aim::Bound(Bound::MaxError(bound)))
+    };
+    if asked.is_empty() {
+        let bounds = USUAL_BOUNDS.into_iter().filter_map(usual);
+        return std::iter::once(Aim::Bound(Bound::Lossless)).chain(bounds).collect();
     }
+    let is_bound = |aim: &Aim| matches!(aim, Aim::Bound(_));
+    let added = if asked.iter().any(is_bound) { None } else { usual(USUAL_BOUNDS[RECOMMENDED]) };
+    asked.iter().copied().chain(added).collect()
+}
+
+/// 1, 2 or 5 of some power of ten: the largest up to a number.
+fn round_number(most: f64) -> Option<f64> {
+    let exponent = most.log10().floor();
+    if !(-300.0..=300.0).contains(&exponent) {
+        return None;
+    }
+    // Read as text, so that a bound is the number that it is written as.
+    let power = |digit: u8| format!("{digit}e{exponent}").parse::<f64>().ok();
+    [5, 2, 1].into_iter().filter_map(power).find(|number| *number <= most).or(power(1))
+}
+
+/// Of bounds that make the files smaller the one in the middle, or else no error at all.
+fn recommended(ladder: &[Prediction]) -> Option<usize> {
+    let pays = |line: &&usize| ladder[**line].met && !ladder[**line].stored_as_they_were;
+    let lines: Vec<usize> = (0..ladder.len()).collect();
+    let of = |wanted: &dyn Fn(Bound) -> bool| -> Vec<usize> {
+        let wanted = |line: &&usize| matches!(ladder[**line].aim, Aim::Bound(bound) if wanted(bound));
+        lines.iter().filter(wanted).filter(pays).copied().collect()
+    };
+    let bounds = of(&|bound| matches!(bound, Bound::MaxError(_) | Bound::MaxRelativeError(_)));
+    let lossless = of(&|bound| bound == Bound::Lossless);
+    bounds.get(bounds.len() / 2).or(lossless.first()).copied()
 }
 
 impl Estimate {
     fn prediction(&self, aim: Aim, chosen: &Chosen, beside_stored: u64) -> Prediction {
-        // What does not pay is stored as it was, unless a bound is asked for.
-        let kept = self.reason.is_some() && matches!(aim, Aim::Target(_));
-        let stored = kept || chosen.outcome.bytes > worthwhile(self.source_bytes) as f64;
+        let stored = chosen.outcome.bytes > worthwhile(self.source_bytes) as f64;
         let bytes = if stored { self.source_bytes + beside_stored } else { chosen.outcome.bytes as u64 };
         let ratio = self.value_bytes as f64 / bytes.max(1) as f64;
         let nmae = if stored { 0.0 } else { chosen.outcome.nmae() };
@@ -253,13 +297,14 @@ impl Estimate {
             stored_as_they_were: stored,
             bytes,
             dictionary_bytes: if stored { 0 } else { chosen.outcome.dictionary_bytes as u64 },
+            rounded_bytes: None,
             ratio,
             nmae,
             max_error: if stored { 0.0 } else { chosen.outcome.error.max },
-            bound: chosen.bound,
-            atoms: chosen.codebook.atoms(),
-            kernel: chosen.codebook.kernel().name().to_string(),
-            lambda: chosen.codebook.lambda(),
+            bound: chosen.settings.bound,
+            atoms: chosen.settings.codebook.atoms(),
+            kernel: chosen.settings.codebook.kernel().name().to_string(),
+            lambda: chosen.settings.codebook.lambda(),
         }
     }
 }
@@ -271,37 +316,4 @@ fn kept_numbers(table: &Table) -> Vec<String> {
         data_type.is_floating() || item_type(data_type).is_some_and(|item| item.is_floating())
     };
     fields.filter(|field| is_number(field.data_type())).map(|field| field.name().clone()).collect()
-}
-
-/// Bytes of a table as Parquet with zstd, and with floats split into their bytes as well.
-fn parquet_bytes(blocks: &[RecordBatch], total_rows: u64) -> Result<(u64, u64)> {
-    let zstd = || -> Result<_> {
-        Ok(WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?)))
-    };
-    let rows: usize = blocks.iter().map(RecordBatch::num_rows).sum();
-    let scale = total_rows as f64 / rows.max(1) as f64;
-    let bytes = |properties: WriterProperties| -> Result<u64> {
-        let Some(first) = blocks.first() else { return Ok(0) };
-        let mut bytes = Vec::new();
-        let mut writer = ArrowWriter::try_new(&mut bytes, first.schema(), Some(properties))?;
-        for block in blocks {
-            writer.write(block)?;
-        }
-        writer.close()?;
-        Ok((bytes.len() as f64 * scale) as u64)
-    };
-    let plain = bytes(zstd()?.build())?;
-    let mut split = zstd()?;
-    if let Some(first) = blocks.first() {
-        let schema: SchemaDescPtr =
-            Arc::new(parquet::arrow::ArrowSchemaConverter::new().convert(first.schema_ref())?);
-        for column in schema.columns() {
-            if matches!(column.physical_type(), Type::FLOAT | Type::DOUBLE) {
-                split = split
-                    .set_column_dictionary_enabled(column.path().clone(), false)
-                    .set_column_encoding(column.path().clone(), Encoding::BYTE_STREAM_SPLIT);
-            }
-        }
-    }
-    Ok((plain, bytes(split.build())?))
 }

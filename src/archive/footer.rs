@@ -28,8 +28,11 @@ pub(crate) struct Footer {
     /// Sensors that are coded together at most.
     #[serde(default = "all_together", skip_serializing_if = "is_all_together")]
     pub group_sensors: usize,
-    /// The column with the codes; the others follow it, one for each group.
+    /// The column with the codes, after those that are kept.
     pub code_column: usize,
+    /// Whether it is there. Residuals follow, a column for each group.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub has_codes: bool,
     /// A hash of what the file was made from.
     pub source: String,
     pub error: ErrorSums,
@@ -52,6 +55,14 @@ fn is_all_together(group_sensors: &usize) -> bool {
 
 fn is_false(value: &bool) -> bool {
     !value
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_true(value: &bool) -> bool {
+    *value
 }
 
 /// Neighbouring value columns of one type.
@@ -195,6 +206,11 @@ impl ValueColumns {
 }
 
 impl Footer {
+    /// The column with the residuals of a group, or the number of columns where there are so many groups.
+    pub fn residual_column(&self, group: usize) -> usize {
+        self.code_column + usize::from(self.has_codes) + group
+    }
+
     /// Whether a file has a description, and so is one of an archive.
     pub fn is_in(metadata: &ParquetMetaData) -> bool {
         let pairs = metadata.file_metadata().key_value_metadata();

@@ -25,7 +25,7 @@ use crate::math::{
 /// What learning may be told; the rest is decided from the data.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct LearnSettings {
-    /// Atoms.
+    /// Atoms; with none at all signals have no codes, and residuals do all of the work.
     pub atoms: Option<usize>,
     /// The kernel.
     pub kernel: Option<String>,
@@ -35,13 +35,16 @@ pub struct LearnSettings {
     pub lambda: Option<f64>,
     /// The seed of the sample.
     pub seed: u64,
+    /// Rows that will share the dictionary, where there will be more than there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect_rows: Option<u64>,
 }
 
 impl LearnSettings {
     /// Refuses settings that mean nothing.
     pub(crate) fn check(&self) -> Result<()> {
         let mut options = LearnerOptions::default();
-        if let Some(atoms) = self.atoms {
+        if let Some(atoms) = self.atoms.filter(|atoms| *atoms > 0) {
             options = options.with_atoms(atoms)?;
         }
         if let Some(kernel) = &self.kernel {
@@ -112,6 +115,8 @@ pub(super) struct Material {
     pub incomparable: bool,
     /// How much of the table all of them are.
     look: Look,
+    /// The sensors' medians.
+    medians: Vec<f64>,
     deviations: Vec<f64>,
     typical_deviation: f64,
     /// What was drawn from the signals, by part, effort and scales.
@@ -161,6 +166,7 @@ impl Material {
         let groups = table.groups(sensors, usize::MAX);
         let incomparable = none_takes_part(&placed, &groups);
         let (rows, held_out) = (numeric(&placed, &groups, sensors), numeric(&held_out, &groups, sensors));
+        let medians = medians(&rows, sensors);
         let deviations = deviations(&rows, sensors);
         let typical_deviation = typical_deviation(&rows, sensors);
         let (look, samples) = (sampled.look, Mutex::default());
@@ -171,6 +177,7 @@ impl Material {
             held_out,
             incomparable,
             look,
+            medians,
             deviations,
             typical_deviation,
             samples,
@@ -347,12 +354,10 @@ impl Material {
         Ok(useful(&dictionary, sample, scales, &self.deviations, bound, weight_step).ok())
     }
 
-    /// A codebook of a single atom, 0: residuals do all of the work.
-    pub fn blank(&self, bound: Bound) -> Result<Codebook> {
-        let kernel = kernels::build(kernels::names()[0], &|name| (name == "sigma").then_some(1.0))?;
-        let ones = vec![1.0; self.sensors];
-        let zeros = Dictionary::new(vec![0.0; self.sensors], self.sensors, kernel, LEARNED_LAMBDA, None)?;
-        Codebook::new(&zeros, ones.clone(), &ones, bound, 1)
+    /// A codebook that predicts every sensor by its median: residuals do all of the work.
+    pub fn without_atoms(&self, bound: Bound) -> Result<Codebook> {
+        let kernel = kernels::build("linear", &|_| None)?;
+        Codebook::without_atoms(&self.medians, &self.deviations, bound, kernel, LEARNED_LAMBDA)
     }
 }
 
@@ -386,11 +391,9 @@ fn useful(
 
 /// The atoms that codes use, rounded as they are, unless all are used.
 fn useful_atoms(codebook: &Codebook, sample: &Sample) -> Result<Option<Vec<usize>>> {
-    if sample.is_empty() {
-        return Ok(None);
-    }
+    let Some(coding) = codebook.coding().filter(|_| !sample.is_empty()) else { return Ok(None) };
     let options = CoderOptions::new(codebook.lambda())?.with_tolerance(CODE_TOLERANCE)?;
-    let codes = Fksc.encode(codebook.prepared(), &sample.signals()?, &options)?;
+    let codes = Fksc.encode(&coding.prepared, &sample.signals()?, &options)?;
     let mut uses = vec![0; codebook.atoms()];
     for (atoms, _) in codes.rows() {
         atoms.iter().for_each(|atom| uses[*atom as usize] += 1);
@@ -475,6 +478,17 @@ fn typical_deviation(rows: &[f64], sensors: usize) -> f64 {
     };
     let mut all: Vec<f64> = (0..sensors).map(of_sensor).filter(|deviation| *deviation > 0.0).collect();
     median(&mut all)
+}
+
+/// The medians of sensors, about where there are many rows.
+fn medians(rows: &[f64], sensors: usize) -> Vec<f64> {
+    const ENOUGH: usize = 4096;
+    let stride = (rows.len() / sensors).div_ceil(ENOUGH).max(1) * sensors;
+    let of_sensor = |sensor: usize| {
+        let mut values: Vec<f64> = rows.iter().skip(sensor).step_by(stride).copied().collect();
+        median(&mut values)
+    };
+    (0..sensors).map(of_sensor).collect()
 }
 
 fn median(values: &mut [f64]) -> f64 {

@@ -5,6 +5,7 @@
 //! were. docs/format.md describes all of it.
 
 mod append;
+mod as_parquet;
 mod block;
 mod bytes;
 mod candidates;
@@ -26,6 +27,7 @@ mod entropy;
 mod error;
 mod error_sums;
 mod estimate;
+mod finish;
 mod footer;
 mod given;
 mod hashes;

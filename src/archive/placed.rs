@@ -30,7 +30,7 @@ impl Placed {
     pub fn encode(&self, table: &Table, settings: &Settings, purpose: Purpose) -> Result<CodedBlock> {
         let sensors = self.placement.sensors.max(settings.codebook.sensors());
         let groups = table.groups(sensors, settings.group_sensors);
-        block::encode(&settings.codebook, &groups, settings.bound, &self.cells, purpose)
+        block::encode(settings, &groups, &self.cells, purpose)
     }
 
     /// The first signals as they were and as they come back, as doubles: NaN where there is no value.
@@ -48,7 +48,7 @@ impl Placed {
             state: self.cells.state[..count].to_vec(),
         };
         let groups = table.groups(width.max(settings.codebook.sensors()), settings.group_sensors);
-        let coded = block::encode(&settings.codebook, &groups, settings.bound, &cells, Purpose::Trial)?;
+        let coded = block::encode(settings, &groups, &cells, Purpose::Trial)?;
         let (mut original, mut decoded) = (vec![f64::NAN; count], vec![f64::NAN; count]);
         for (group, bytes) in groups.iter().zip(&coded.groups) {
             let part = gather(&cells, group);

@@ -43,9 +43,9 @@ pub(super) async fn learn(
     let sampled = look_at(table, sources, 1.0, look).await?;
     let material = material(table, sources, &sampled)?;
     let trials = Trials::new(&material, &sampled);
-    // A bound is kept whatever a dictionary is worth; without one there is nothing else.
-    let kept = match request.bound {
-        Bound::None => {
+    // A bound or a target is kept whatever a dictionary is worth; without them there is nothing but codes.
+    let kept = match (request.bound, request.target) {
+        (Bound::None, None) => {
             let held_out = Trials::on_held_out(&material, &sampled);
             let learned_from = Trials::on_learned(&material, &sampled);
             Chooser::new(&material, &held_out, &request.learn, group_sensors, observer)
@@ -71,13 +71,18 @@ pub(super) async fn learn(
         }
         None => (None, kept),
     };
-    let (codebook, bound, promise, search) = match chosen {
-        Some(chosen) => (chosen.codebook, chosen.bound, chosen.promise, chosen.tried),
-        None => (Arc::new(material.blank(request.bound)?), request.bound, None, Vec::new()),
+    let (settings, promise, search) = match chosen {
+        Some(chosen) => (chosen.settings, chosen.promise, chosen.tried),
+        None => {
+            let (codebook, bound) = (Arc::new(material.without_atoms(request.bound)?), request.bound);
+            (Settings { codebook, bound, rounding: bound, group_sensors }, None, Vec::new())
+        }
     };
+    let Settings { codebook, bound, rounding, .. } = settings;
     let series = material.table.series.clone();
     let signals = material.all_signals() as u64;
     let mut description = Description::new(&codebook, table.layout.clone(), series, bound, signals);
+    description.rounding = (rounding != bound).then_some(rounding);
     description.target = request.target;
     description.learn = request.learn.clone();
     description.promise = promise;
@@ -120,7 +125,8 @@ pub(super) async fn take_over(
     let material = material(table, first, &sampled)?;
     if material.sensors == codebook.sensors() && !sampled.blocks.is_empty() {
         let trials = Trials::new(&material, &sampled);
-        let settings = Settings { codebook: codebook.clone(), bound: request.bound, group_sensors };
+        let (bound, rounding) = (request.bound, request.bound);
+        let settings = Settings { codebook: codebook.clone(), bound, rounding, group_sensors };
         let outcome = trials.run(&settings, 0, Effort::Full)?;
         description.promise = Promise::new(&outcome);
     }

@@ -132,6 +132,10 @@ pub(crate) enum Quantiser {
 /// Floats that are decimal fractions with up to so many digits after the point are coded as integers.
 const MOST_DECIMALS: u8 = 6;
 const POWERS: [f64; MOST_DECIMALS as usize + 1] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6];
+/// Bounds of more units of the last decimal gain next to nothing from decimals.
+const WIDEST_GRID: f64 = 16.0;
+/// Nor do grids whose steps are hardly wider than those without one.
+const WIDER: f64 = 1.02;
 /// Integers up to this are exact as doubles.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
@@ -142,13 +146,12 @@ impl Quantiser {
         match bound {
             Bound::None => Self::Prediction,
             Bound::MaxError(bound) if is_float => {
-                // Values that are further apart than they may be off are as they were, and take fewer integers.
-                let coarser = POWERS.iter().take_while(|power| *power * 2.0 * bound <= 1.0).count();
-                match decimals(number, coarser, values) {
-                    Some(decimals) => Self::Grid { multiple: 1, decimals },
-                    // A little less than twice the bound: rounding must not take a value over it.
-                    None => Self::Uniform { step: 2.0 * bound * (1.0 - 1e-9) },
-                }
+                // A little less than twice the bound: rounding must not take a value over it.
+                let step = 2.0 * bound * (1.0 - 1e-9);
+                let worth_looking = POWERS.iter().take_while(|power| *power * bound <= WIDEST_GRID).count();
+                decimals(number, worth_looking, values)
+                    .and_then(|decimals| grid(decimals, bound, step))
+                    .unwrap_or(Self::Uniform { step })
             }
             // Beyond 2^62 the integers are all zero.
             Bound::MaxError(bound) => Self::Grid { multiple: 2 * bound.min(1e18) as u64 + 1, decimals: 0 },
@@ -248,6 +251,17 @@ impl Quantiser {
             other => return Err(ArchiveError::corrupt(format!("quantiser {other}"))),
         })
     }
+}
+
+/// The grid of decimal fractions for a bound, where its steps are wider than without it: the bound is rounded down to
+/// whole units of the last decimal, and a step has those on both sides of it.
+fn grid(decimals: u8, bound: f64, step: f64) -> Option<Quantiser> {
+    let units = bound * POWERS[usize::from(decimals)];
+    // Differences of fractions are rounded, and may be above a bound that is a whole number of units.
+    let whole = if decimals == 0 { units.floor() } else { (units * (1.0 - 1e-9)).floor() };
+    let wide = (2.0 * whole + 1.0) / POWERS[usize::from(decimals)];
+    let pays = whole == 0.0 && wide >= step || wide >= WIDER * step;
+    pays.then_some(Quantiser::Grid { multiple: 2 * whole as u64 + 1, decimals })
 }
 
 /// Spacings are above 0 and below 2^62.

@@ -3,6 +3,7 @@
 use super::Result;
 use super::block::{CHUNK, CodedBlock};
 use super::cells::{Cell, Cells, Group, all};
+use super::data_file_writer::Settings;
 use super::entropy::{Integer, Integers};
 use super::error_sums::ErrorLanes;
 use super::left::{Left, LeftLanes};
@@ -17,7 +18,7 @@ use crate::math::vectorised;
 /// compared with what it was; their errors, and what predictions leave, are added to the block's.
 pub(super) fn round_group(
     group: &Group,
-    bound: Bound,
+    settings: &Settings,
     part: &Cells,
     predictor: &Predictor,
     coded: &mut CodedBlock,
@@ -25,7 +26,7 @@ pub(super) fn round_group(
     let number = group.number()?;
     let values =
         || part.raw.iter().zip(&part.state).filter(|(_, state)| **state == Cell::Value).map(|(raw, _)| *raw);
-    let quantiser = Quantiser::choose(bound, number, values());
+    let quantiser = Quantiser::choose(settings.rounding, number, values());
     let count = if quantiser == Quantiser::Prediction { 0 } else { part.raw.len() };
     let mut rounding = Rounding {
         residuals: Residuals {
@@ -34,7 +35,7 @@ pub(super) fn round_group(
             exceptions: Vec::new(),
             integers: Integers::with_capacity(count),
         },
-        bound,
+        bound: settings.bound,
         fits: &|raw: u64| fits(&group.data_type, raw),
         errors: ErrorLanes::default(),
     };

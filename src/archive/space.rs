@@ -8,26 +8,77 @@ use super::trial::Effort;
 use super::{ArchiveError, Result};
 use crate::math::search::{Found, Goal, Measure, Measured, Search};
 
-/// Archives with a bound are added to, and their dictionary serves what is added: only this share of it counts as
-/// a cost of the rows that are there. Targets are about these rows, and count all of it.
-pub(super) const GROWING: f64 = 0.15;
+/// A choice is climbed from where it may overtake the best: penalty, precision and width are worth no more than this.
+const HOPEFUL: f64 = 1.15;
+/// Choices that are climbed from.
+const MOST_CLIMBS: usize = 2;
+/// Bytes of a dictionary are about proportional to its atoms.
+const ABOUT: f64 = 0.8;
 
 /// A family's part of the search: what was measured for one goal serves the next.
 pub(super) struct Space {
     pub family: Family,
     pub search: Search,
     tried: Vec<(Vec<usize>, Tried)>,
-    /// How much of the dictionary's bytes counts.
-    pub dictionary_share: f64,
-    /// Whether nothing else counts beside it but codes and residuals.
-    pub values_alone: bool,
+    /// Where codes and residuals alone count: how much of the dictionary's bytes counts beside them.
+    pub values_alone: Option<f64>,
+    /// The bytes that an atom has taken.
+    atom_bytes: Option<f64>,
 }
 
 impl Space {
     pub fn new(candidates: &Candidates<'_>, family: Family) -> Self {
         let search = Search::new(candidates.ladders(family), candidates.positions(family));
-        let dictionary_share = if let Family::Bounded(_) = family { GROWING } else { 1.0 };
-        Self { family, search, tried: Vec::new(), dictionary_share, values_alone: false }
+        Self { family, search, tried: Vec::new(), values_alone: None, atom_bytes: None }
+    }
+
+    /// Measures none, few and many atoms, and climbs from the best of them.
+    pub fn best(&mut self, candidates: &Candidates<'_>, goal: Goal, axes: Range<usize>) -> Result<Found> {
+        let swept = self.sweep(candidates, goal)?;
+        // Cannot be empty: there is always a first rung.
+        let first = swept.first().ok_or_else(|| ArchiveError::corrupt("nothing was measured"))?;
+        let mut best = first.clone();
+        for start in hopeful(candidates, &swept) {
+            let climbed = self.climb(candidates, goal, Some(start), axes.clone())?;
+            if climbed.is_better_than(&best) {
+                best = climbed;
+            }
+        }
+        Ok(best)
+    }
+
+    /// Looks further for choices that are not found from the best step by step.
+    pub fn with_other_kernels(
+        &mut self,
+        candidates: &Candidates<'_>,
+        goal: Goal,
+        mut best: Found,
+    ) -> Result<Found> {
+        let known = self.search.known(goal);
+        for start in hopeful(candidates, &known).take(1) {
+            for rungs in candidates.far_from(&start.rungs) {
+                let start = Found { rungs, ..start.clone() };
+                let other = self.climb(candidates, goal, Some(&start), ATOMS..WEIGHTS)?;
+                if other.is_better_than(&best) {
+                    best = other;
+                }
+            }
+        }
+        Ok(best)
+    }
+
+    /// Measures none, few and many atoms: the best first.
+    pub fn sweep(&mut self, candidates: &Candidates<'_>, goal: Goal) -> Result<Vec<Found>> {
+        let first: Vec<usize> = self.search.ladders().iter().map(|ladder| ladder.start).collect();
+        let with_atoms = |rung: usize| {
+            let mut rungs = first.clone();
+            rungs[ATOMS] = rung;
+            rungs
+        };
+        let swept: Vec<_> = candidates.swept(self.family).into_iter().map(with_atoms).collect();
+        let hint = candidates.first_knob(self.family, goal);
+        let (search, mut measuring) = self.measuring(candidates);
+        search.sweep(goal, &swept, hint, &mut measuring)
     }
 
     /// Climbs ladders, from a choice or from their first rungs.
@@ -38,11 +89,15 @@ impl Space {
         start: Option<&Found>,
         axes: Range<usize>,
     ) -> Result<Found> {
-        let Self { family, search, tried, dictionary_share, values_alone } = self;
-        let hint = candidates.first_knob(*family, goal);
-        let (family, dictionary_share, values_alone) = (*family, *dictionary_share, *values_alone);
-        let mut measuring = Measuring { candidates, family, tried, dictionary_share, values_alone };
+        let hint = candidates.first_knob(self.family, goal);
+        let (search, mut measuring) = self.measuring(candidates);
         search.best(goal, start, hint, axes, &mut measuring)
+    }
+
+    fn measuring<'a>(&'a mut self, candidates: &'a Candidates<'a>) -> (&'a mut Search, Measuring<'a>) {
+        let Self { family, search, tried, values_alone, atom_bytes } = self;
+        let (family, values_alone) = (*family, *values_alone);
+        (search, Measuring { candidates, family, tried, values_alone, atom_bytes })
     }
 
     /// For every choice of rungs that was looked at, the measurement that is nearest to the goal.
@@ -60,13 +115,25 @@ impl Space {
     }
 }
 
+/// Choices with atoms that may overtake the best once they are climbed from.
+fn hopeful<'a>(candidates: &Candidates<'_>, swept: &'a [Found]) -> impl Iterator<Item = &'a Found> {
+    let best = swept.first();
+    let may_overtake = move |found: &&Found| match best {
+        Some(best) if best.excess <= 1.0 => found.excess <= 1.0 && found.cost <= HOPEFUL * best.cost,
+        _ => true,
+    };
+    let with_atoms: Vec<&Found> =
+        swept.iter().filter(|found| candidates.has_atoms(&found.rungs)).filter(may_overtake).collect();
+    with_atoms.into_iter().take(MOST_CLIMBS)
+}
+
 /// What a search measures with.
 struct Measuring<'a> {
     candidates: &'a Candidates<'a>,
     family: Family,
     tried: &'a mut Vec<(Vec<usize>, Tried)>,
-    dictionary_share: f64,
-    values_alone: bool,
+    values_alone: Option<f64>,
+    atom_bytes: &'a mut Option<f64>,
 }
 
 impl Measuring<'_> {
@@ -76,11 +143,14 @@ impl Measuring<'_> {
 
     fn counted(&mut self, rungs: &[usize], measurement: Measurement) -> Measured {
         let Measurement { outcome, tried, .. } = measurement;
+        let mut counted = self.candidates.counted(&outcome);
+        if tried.atoms > 1 {
+            *self.atom_bytes = Some(outcome.dictionary_bytes / tried.atoms as f64);
+        }
+        if let Some(share) = self.values_alone {
+            counted.bytes = outcome.coded_bytes + share * outcome.dictionary_bytes;
+        }
         self.tried.push((rungs.to_vec(), tried));
-        let mut counted = outcome.measured();
-        let others =
-            if self.values_alone { outcome.coded_bytes } else { counted.bytes - outcome.dictionary_bytes };
-        counted.bytes = others + self.dictionary_share * outcome.dictionary_bytes;
         counted
     }
 }
@@ -103,6 +173,13 @@ impl Measure<ArchiveError> for Measuring<'_> {
         let (one, other) = (one?, other?);
         Ok(Some([self.counted(first, one), self.counted(second, other)]))
     }
+
+    /// A dictionary that alone takes more than the best so far takes in all is not learned.
+    fn is_hopeless(&self, rungs: &[usize], best: &Found, goal: Goal) -> bool {
+        let (Goal::Smallest | Goal::Nmae(_), Some(bytes)) = (goal, *self.atom_bytes) else { return false };
+        let share = self.values_alone.unwrap_or(self.candidates.dictionary_share());
+        best.excess <= 1.0 && ABOUT * share * bytes * self.candidates.atoms(rungs) as f64 > best.cost
+    }
 }
 
 /// The best of codes alone for a goal, about: atoms with coarse weights, with fine ones, and with other kernels.
@@ -112,7 +189,10 @@ pub(super) fn search_codes(
     goal: Goal,
     start: Option<&Found>,
 ) -> Result<Found> {
-    let mut found = codes.climb(candidates, goal, start, ATOMS..LAMBDA)?;
+    let mut found = match start {
+        Some(start) => codes.climb(candidates, goal, Some(start), ATOMS..LAMBDA)?,
+        None => codes.best(candidates, goal, ATOMS..LAMBDA)?,
+    };
     // Many coarse weights add up to an error that no number of atoms makes up for.
     let reweighted = codes.climb(candidates, goal, Some(&found), WEIGHTS..WIDTH)?;
     if reweighted.rungs != found.rungs {

@@ -10,7 +10,7 @@ use twox_hash::XxHash3_64;
 
 use super::Result;
 use super::cells::{Cells, Group, Numeric};
-use super::codebook::{Codebook, WEIGHT_ONE};
+use super::codebook::{Codebook, Coding, WEIGHT_ONE};
 use crate::math::coders::Fksc;
 use crate::math::{Coder, CoderOptions, Signals, dot, vectorised};
 
@@ -27,6 +27,7 @@ const STRIP: usize = 1024;
 /// again by least squares, since decoding here is linear.
 pub(super) fn sparse_codes(codebook: &Codebook, groups: &[Group], cells: &Cells) -> Result<Vec<WholeCode>> {
     let (dim, count) = (codebook.sensors(), cells.signals());
+    let Some(coding) = codebook.coding() else { return Ok(vec![WholeCode::new(); count]) };
     let options = CoderOptions::new(codebook.lambda())?.with_tolerance(CODE_TOLERANCE)?;
     let is_scaled = codebook.scales().iter().any(|scale| *scale != 1.0);
     let first_alike = first_alike(cells, groups);
@@ -34,7 +35,7 @@ pub(super) fn sparse_codes(codebook: &Codebook, groups: &[Group], cells: &Cells)
     let mut numeric = Numeric::new(std::slice::from_ref(cells), groups, dim);
     let mut scaled = Vec::with_capacity(STRIP.min(count) * dim);
     let mut fitted = vec![WholeCode::new(); count];
-    let mut fit = Fit::new(codebook);
+    let mut fit = Fit::new(codebook, coding);
     for signals in distinct.chunks(STRIP) {
         scaled.clear();
         signals.iter().for_each(|signal| numeric.extend(cells, *signal..signal + 1, &mut scaled));
@@ -43,7 +44,7 @@ pub(super) fn sparse_codes(codebook: &Codebook, groups: &[Group], cells: &Cells)
                 row.iter_mut().zip(codebook.scales()).for_each(|(value, scale)| *value /= scale);
             }
         }
-        let unknown = codebook.known_codes().look_up(&scaled, dim, |number, code| {
+        let unknown = coding.known_codes.look_up(&scaled, dim, |number, code| {
             fitted[signals[number]].clone_from(code);
         });
         if unknown.is_empty() {
@@ -54,7 +55,7 @@ pub(super) fn sparse_codes(codebook: &Codebook, groups: &[Group], cells: &Cells)
         }
         scaled.truncate(unknown.len() * dim);
         let batch = Signals::from_flat(&scaled, dim)?;
-        let codes = match Fksc.encode(codebook.prepared(), &batch, &options) {
+        let codes = match Fksc.encode(&coding.prepared, &batch, &options) {
             Ok(codes) => codes,
             // Values beyond what the kernel can compare: residuals do all of the work.
             Err(_) => return Ok(vec![WholeCode::new(); count]),
@@ -63,7 +64,7 @@ pub(super) fn sparse_codes(codebook: &Codebook, groups: &[Group], cells: &Cells)
             fitted[signals[*number]] = fit.code(atoms, values);
         }
         let coded = unknown.iter().map(|number| &fitted[signals[*number]]);
-        codebook.known_codes().add(scaled.chunks_exact(dim).zip(coded));
+        coding.known_codes.add(scaled.chunks_exact(dim).zip(coded));
     }
     for (signal, first) in first_alike.iter().enumerate().filter(|(signal, first)| signal != *first) {
         fitted[signal] = fitted[*first].clone();
@@ -116,33 +117,33 @@ fn find_alike(cells: &Cells, groups: &[Group]) -> Option<Vec<usize>> {
 /// Least squares on the atoms chosen, rounded; memory is used again from signal to signal.
 struct Fit<'a> {
     codebook: &'a Codebook,
+    coding: &'a Coding,
     centred: Vec<f64>,
     system: Vec<f64>,
 }
 
 impl<'a> Fit<'a> {
-    fn new(codebook: &'a Codebook) -> Self {
-        Self { codebook, centred: vec![0.0; codebook.sensors()], system: Vec::new() }
+    fn new(codebook: &'a Codebook, coding: &'a Coding) -> Self {
+        Self { codebook, coding, centred: vec![0.0; codebook.sensors()], system: Vec::new() }
     }
 
     fn code(&mut self, atoms: &[u32], signal: &[f64]) -> WholeCode {
-        let Self { codebook, centred, system } = self;
+        let Self { codebook, coding, centred, system } = self;
         let (count, width) = (atoms.len(), atoms.len() + 1);
         system.clear();
         system.resize(count * width, 0.0);
         vectorised(
             #[inline(always)]
             || {
-                for ((target, value), centre) in centred.iter_mut().zip(signal).zip(codebook.scaled_centre())
-                {
+                for ((target, value), centre) in centred.iter_mut().zip(signal).zip(&coding.scaled_centre) {
                     *target = value - centre;
                 }
                 for (row, atom) in system.chunks_exact_mut(width).zip(atoms) {
-                    row[count] = dot(codebook.relative(*atom as usize), centred);
+                    row[count] = dot(coding.relative(*atom as usize), centred);
                 }
             },
         );
-        let (products, all) = (codebook.products(), codebook.atoms());
+        let (products, all) = (coding.products(), codebook.atoms());
         for (i, a) in atoms.iter().enumerate() {
             for (j, b) in atoms.iter().enumerate() {
                 system[i * width + j] = products[*a as usize * all + *b as usize];
@@ -225,7 +226,8 @@ mod tests {
                 assert!(codes(&shared, &blocks[i]) == alone[i], "block {i} of {order:?}");
             }
             let signal: Vec<f64> = (0..DIM).map(|i| value(1000 + i)).collect();
-            assert!(shared.known_codes().look_up(&signal, DIM, |_, _| {}).is_empty());
+            let known = &shared.coding().expect("atoms").known_codes;
+            assert!(known.look_up(&signal, DIM, |_, _| {}).is_empty());
         }
     }
 }

@@ -4,12 +4,13 @@ use super::Result;
 use super::candidates::{ATOMS, Family, LAMBDA};
 use super::choose::{Both, Chooser};
 use super::quantiser::Bound;
-use super::space::GROWING;
 use super::trial::{Effort, Trials};
 use crate::math::search::{Found, Goal};
 
 /// A dictionary is not worth its while where it saves less than a twentieth.
 const WORTHWHILE: f64 = 0.95;
+/// The dictionary counts for little: it is about what signals have in common, not about how many there are.
+const OF_DICTIONARY: f64 = 0.15;
 /// What must be saved beside rounding alone, where a dictionary does not.
 const FROM_ROUNDING: f64 = 0.2;
 /// Where sensors deviate from their means by less, they are constant but for rounding.
@@ -55,9 +56,8 @@ impl Chooser<'_> {
                 "all signals are alike: Parquet holds them in {source_bytes} bytes already"
             )));
         }
-        // It is about what signals have in common, not about how many there are.
         for space in [&mut self.codes, &mut self.residuals] {
-            (space.dictionary_share, space.values_alone) = (GROWING, true);
+            space.values_alone = Some(OF_DICTIONARY);
         }
         if let Some(reason) = self.does_not_carry_over(learned_from, spread)? {
             return Ok(Some(reason));
@@ -70,7 +70,7 @@ impl Chooser<'_> {
             let mut single =
                 Found { knob: self.candidates.first_knob(Family::Residuals, goal), ..with.clone() };
             single.rungs = self.residuals.search.ladders().iter().map(|ladder| ladder.start).collect();
-            (single.rungs[ATOMS], single.rungs[LAMBDA]) = (0, 0);
+            (single.rungs[ATOMS], single.rungs[LAMBDA]) = (self.candidates.first_with_atoms(), 0);
             let without = self.residuals.climb(&self.candidates, goal, Some(&single), 0..0)?;
             let rounded = match self.candidates.bound(Family::Residuals, without.knob) {
                 Bound::MaxError(bound) => self.candidates.material.rounded_bits(bound) / 8.0 * signals as f64,
@@ -96,8 +96,7 @@ impl Chooser<'_> {
         let rungs: Vec<usize> = self.codes.search.ladders().iter().map(|ladder| ladder.start).collect();
         let measured =
             self.candidates.measure(Family::Codes, &rungs, USUAL_KNOB, Effort::Rough, Vec::new())?;
-        let settings = self.candidates.settings_of(measured.codebook, Bound::None);
-        let learned_from = learned_from.run(&settings, 0, Effort::Rough)?;
+        let learned_from = learned_from.run(&measured.settings, 0, Effort::Rough)?;
         // Of most signals: an outage is no reason to give up.
         let (new, known) = (measured.outcome.usually_left(), learned_from.usually_left());
         Ok((new > CARRIES_OVER * known && new > OF_SPREAD * spread).then(|| {

@@ -192,8 +192,9 @@ impl Work<'_> {
     }
 
     fn settings(&self) -> Settings {
-        let (codebook, bound) = (self.generation.codebook.clone(), self.generation.description.bound);
-        Settings { codebook, bound, group_sensors: self.group_sensors }
+        let Generation { codebook, description } = &self.generation;
+        let (codebook, bound, rounding) = (codebook.clone(), description.bound, description.rounding());
+        Settings { codebook, bound, rounding, group_sensors: self.group_sensors }
     }
 
     /// The entry of a data file that an earlier run has finished.

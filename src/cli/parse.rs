@@ -1,10 +1,20 @@
 //! Numbers and names on the command line.
 
+use crate::math::Dictionary;
+
 /// A whole number from 1 to `MOST`.
 pub(super) fn parse_count<const MOST: usize>(text: &str) -> std::result::Result<usize, String> {
     match text.parse() {
         Ok(number) if (1..=MOST).contains(&number) => Ok(number),
         _ => Err(format!("not a whole number from 1 to {MOST}")),
+    }
+}
+
+/// How many atoms: none at all, too.
+pub(super) fn parse_atoms(text: &str) -> std::result::Result<usize, String> {
+    match text.parse() {
+        Ok(number) if number <= Dictionary::MOST_ATOMS => Ok(number),
+        _ => Err(format!("not a whole number from 0 to {}", Dictionary::MOST_ATOMS)),
     }
 }
 

@@ -139,6 +139,11 @@ pub trait Measure<E> {
     fn two(&mut self, _rungs: [&[usize]; 2], _knob: f64) -> Result<Option<[Measured; 2]>, E> {
         Ok(None)
     }
+
+    /// Whether a choice that was not measured cannot be better than one that was.
+    fn is_hopeless(&self, _rungs: &[usize], _best: &Found, _goal: Goal) -> bool {
+        false
+    }
 }
 
 impl<E, F: FnMut(&[usize], f64) -> Result<Measured, E>> Measure<E> for F {
@@ -217,6 +222,33 @@ impl Search {
         Ok(found)
     }
 
+    /// Measures some choices, in this order: the best first.
+    pub fn sweep<E>(
+        &mut self,
+        goal: Goal,
+        choices: &[Vec<usize>],
+        hint: f64,
+        measure: &mut dyn Measure<E>,
+    ) -> Result<Vec<Found>, E> {
+        let (mut swept, mut knob): (Vec<Found>, f64) = (Vec::new(), hint);
+        for pair in choices.chunks(2) {
+            let best = swept.first();
+            let hopeless =
+                |rungs: &&Vec<usize>| best.is_some_and(|best| measure.is_hopeless(rungs, best, goal));
+            let pair: Vec<&Vec<usize>> = pair.iter().filter(|rungs| !hopeless(rungs)).collect();
+            if let [first, second] = pair[..] {
+                self.measure_both([first.clone(), second.clone()], measure)?;
+            }
+            for rungs in pair {
+                let found = self.just_met(goal, rungs.clone(), knob, measure)?;
+                knob = if found.excess <= 1.0 { found.knob } else { knob };
+                let place = swept.partition_point(|other| !found.is_better_than(other));
+                swept.insert(place, found);
+            }
+        }
+        Ok(swept)
+    }
+
     /// Goes up or down one ladder while that pays.
     fn climb<E>(
         &mut self,
@@ -274,9 +306,20 @@ impl Search {
         let keys = [up, down].map(|rung| {
             let mut rungs = found.rungs.clone();
             rungs[axis] = rung;
-            (rungs, 0)
+            rungs
         });
-        if keys.iter().any(|key| self.measured.contains_key(key)) {
+        let [first, second] = keys;
+        self.measure_both([first, second], measure)
+    }
+
+    /// Measures two choices at the same time, if the knob has one position and neither was measured.
+    fn measure_both<E>(
+        &mut self,
+        [first, second]: [Vec<usize>; 2],
+        measure: &mut dyn Measure<E>,
+    ) -> Result<(), E> {
+        let keys = [(first, 0), (second, 0)];
+        if self.positions > 1 || keys.iter().any(|key| self.measured.contains_key(key)) {
             return Ok(());
         }
         if let Some(measured) = measure.two([&keys[0].0, &keys[1].0], 0.0)? {

@@ -28,6 +28,7 @@ mod real_data;
 mod rivals;
 #[cfg(feature = "cloud")]
 mod s3_server;
+mod search;
 mod sql_logic;
 mod support;
 mod targets;

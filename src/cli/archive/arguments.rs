@@ -5,7 +5,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use super::super::WrongUsage;
-use super::super::parse::{parse_count, parse_positive};
+use super::super::parse::{parse_atoms, parse_count, parse_positive};
 use crate::archive::{LayoutRequest, LearnSettings};
 use crate::math::kernels;
 
@@ -37,8 +37,8 @@ impl LayoutArguments {
 /// What is set about the dictionary; the rest is chosen.
 #[derive(Debug, Clone, Args)]
 pub(super) struct LearnArguments {
-    /// Atoms to learn [default: chosen]
-    #[arg(long, value_parser = parse_count::<8192>)]
+    /// Atoms to learn; with 0 there are no codes, and residuals do all of the work [default: chosen]
+    #[arg(long, value_parser = parse_atoms)]
     atoms: Option<usize>,
     /// Kernel that signals are compared with [default: chosen]
     #[arg(long, value_parser = PossibleValuesParser::new(kernels::names()))]
@@ -52,12 +52,16 @@ pub(super) struct LearnArguments {
     /// Seed of the sample that is learned from
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Rows that the archive will have in the end: a dictionary that serves more rows may be larger [default: the rows that
+    /// are there]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    expect_rows: Option<u64>,
 }
 
 impl LearnArguments {
     pub fn asked(&self) -> LearnSettings {
-        let Self { atoms, kernel, sigma, lambda, seed } = self.clone();
-        LearnSettings { atoms, kernel, sigma, lambda, seed }
+        let Self { atoms, kernel, sigma, lambda, seed, expect_rows } = self.clone();
+        LearnSettings { atoms, kernel, sigma, lambda, seed, expect_rows }
     }
 
     /// The same, if it makes sense.

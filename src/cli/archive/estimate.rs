@@ -23,13 +23,13 @@ pub(in crate::cli) struct EstimateArguments {
     pub(super) inputs: Vec<String>,
     #[command(flatten)]
     layout: LayoutArguments,
-    /// Mean errors to predict for, as shares of the mean absolute value [default: 0.01,0.02,0.05,0.1]
+    /// Mean errors to predict for, as shares of the mean absolute value
     #[arg(long, value_name = "E", value_delimiter = ',', allow_negative_numbers = true, value_parser = parse_share)]
     target_nmae: Vec<f64>,
     /// Ratios to predict for: bytes of the values in memory over bytes of the archive
     #[arg(long, value_name = "R", value_delimiter = ',', allow_negative_numbers = true, value_parser = parse_ratio)]
     target_ratio: Vec<f64>,
-    /// Bounds on every value to predict for
+    /// Bounds on every value to predict for [default: some that suit the values]
     #[arg(long, value_name = "E", value_delimiter = ',', allow_negative_numbers = true, value_parser = parse_positive)]
     max_error: Vec<f64>,
     #[command(flatten)]
@@ -55,8 +55,6 @@ enum EstimateFormat {
     /// One page with charts that needs no network
     Html,
 }
-
-const USUAL_NMAE: [f64; 4] = [0.01, 0.02, 0.05, 0.1];
 
 /// The names of the columns of [`lines`].
 pub(super) const COLUMNS: [&str; 8] =
@@ -84,7 +82,7 @@ impl EstimateArguments {
         write_text(self.output.as_deref(), &text)
     }
 
-    /// What is asked for; a ladder of mean errors and no error at all otherwise.
+    /// What is asked for.
     fn aims(&self) -> Result<Vec<Aim>> {
         let mut aims = Vec::new();
         for nmae in &self.target_nmae {
@@ -94,10 +92,6 @@ impl EstimateArguments {
             aims.extend(Target::from_options(None, Some(*ratio))?.map(Aim::Target));
         }
         aims.extend(self.max_error.iter().map(|bound| Aim::Bound(Bound::MaxError(*bound))));
-        if aims.is_empty() {
-            aims.push(Aim::Bound(Bound::Lossless));
-            aims.extend(USUAL_NMAE.map(|nmae| Aim::Target(Target::Nmae(nmae))));
-        }
         Ok(aims)
     }
 
@@ -114,6 +108,7 @@ impl EstimateArguments {
         words.extend(number("sigma", settings.sigma));
         words.extend(number("lambda", settings.lambda));
         words.extend((settings.seed != 0).then(|| format!("--seed {}", settings.seed)));
+        words.extend(settings.expect_rows.map(|rows| format!("--expect-rows {rows}")));
         words.push(flag(aim));
         words.join(" ")
     }
@@ -151,51 +146,28 @@ impl EstimateArguments {
 
     /// Whether it pays, and what to do next.
     pub(super) fn verdict(&self, estimate: &Estimate) -> String {
-        let bound = estimate.ladder.iter().find(|line| line.pays_as_a_bound());
-        match (&estimate.reason, bound) {
-            (Some(reason), Some(line)) => format!(
-                "Targets do not pay: {reason}. A bound does: {:.1} times smaller than the files, and no value is off by more than {:.4}.\n\n    {}",
-                estimate.source_bytes as f64 / line.bytes.max(1) as f64,
-                line.max_error,
-                self.command(estimate, line.aim)
-            ),
-            (Some(reason), None) => {
-                let without = "`sparrow compress` would store the files as they were, unless a bound is asked for: --max-error is \
-                               kept whatever the data";
-                match estimate.ladder.iter().find(|line| halves_without_loss(line, estimate)) {
-                    Some(line) => format!(
-                        "It does not pay: {reason}. {without}. --lossless takes {:.1} % of the files without any error.\n\n    {}",
-                        100.0 * line.bytes as f64 / estimate.source_bytes.max(1) as f64,
-                        self.command(estimate, line.aim)
-                    ),
-                    None => format!("It does not pay: {reason}. {without}."),
-                }
+        let times = |line: &Prediction| estimate.source_bytes as f64 / line.bytes.max(1) as f64;
+        let recommended = estimate.recommended.and_then(|line| estimate.ladder.get(line));
+        match (&estimate.reason, recommended) {
+            (Some(reason), _) => format!("It does not pay: {reason}."),
+            (None, Some(line)) => {
+                let kept = match line.aim {
+                    Aim::Bound(Bound::MaxError(bound)) => format!("no value is off by more than {bound}"),
+                    Aim::Bound(Bound::MaxRelativeError(bound)) => {
+                        format!("no value is off by more than {} % of itself", 100.0 * bound)
+                    }
+                    _ => "every value comes back as it was".to_string(),
+                };
+                format!(
+                    "It pays: {:.1} times smaller than the files, and {kept}.\n\n    {}",
+                    times(line),
+                    self.command(estimate, line.aim)
+                )
             }
-            (None, _) => {
-                let best = estimate.ladder.iter().filter(|line| line.met && !line.stored_as_they_were);
-                let met = estimate.ladder.iter().any(|line| line.met);
-                let proposed = best.clone().find(|line| line.aim == Aim::Target(Target::Nmae(0.05)));
-                match proposed.or_else(|| best.clone().next_back()) {
-                    Some(line) => format!(
-                        "It pays: {:.1} times smaller than the files at a mean error of {:.2} %; single values are off by up to {:.4}.\n\n    {}",
-                        estimate.source_bytes as f64 / line.bytes.max(1) as f64,
-                        100.0 * line.nmae,
-                        line.max_error,
-                        self.command(estimate, line.aim)
-                    ),
-                    None if met => "What can be met of these aims the files meet as they are.".to_string(),
-                    None => "None of these aims can be met.".to_string(),
-                }
-            }
+            // Only targets are met.
+            (None, None) => "It pays for what is asked for, but no bound on single values does.".to_string(),
         }
     }
-}
-
-/// Whether a table of some size is half as large without any loss: then that is worth a word.
-fn halves_without_loss(line: &Prediction, estimate: &Estimate) -> bool {
-    const SMALL: u64 = 1 << 16;
-    let is_lossless = line.aim == Aim::Bound(Bound::Lossless) && !line.stored_as_they_were;
-    is_lossless && 2 * line.bytes <= estimate.source_bytes && estimate.source_bytes >= SMALL
 }
 
 /// A word as a shell takes it.
@@ -273,6 +245,15 @@ pub(super) fn lines(estimate: &Estimate) -> Vec<Vec<String>> {
         plain("Parquet + zstd", estimate.zstd_bytes),
         plain("Parquet + byte-stream-split + zstd", estimate.byte_stream_split_bytes),
     ];
-    lines.extend(estimate.ladder.iter().map(coded));
+    for line in &estimate.ladder {
+        // Rounded evenly, values are off by half of the bound in the mean: that is not measured.
+        if let (Some(bytes), Aim::Bound(Bound::MaxError(bound))) = (line.rounded_bytes, line.aim) {
+            let name = format!("rounded to {bound} + Parquet");
+            let cells =
+                [&name, &bytes.to_string(), &share(bytes), &ratio(bytes), "", &format!("{bound:.4}"), "", ""];
+            lines.push(cells.map(String::from).to_vec());
+        }
+        lines.push(coded(line));
+    }
     lines
 }

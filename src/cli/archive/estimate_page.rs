@@ -39,7 +39,7 @@ pub(super) fn render(arguments: &EstimateArguments, estimate: &Estimate) -> Resu
         markers: true,
         ..LineChart::default()
     });
-    let shown = estimate.ladder.get(estimate.ladder.len() / 2);
+    let shown = estimate.recommended.and_then(|line| estimate.ladder.get(line));
     if let Some(line) = shown.filter(|_| !estimate.examples.is_empty()) {
         page.heading(&format!(
             "Originals and what would come back at a mean error of {:.2} %",

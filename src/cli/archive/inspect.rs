@@ -73,18 +73,19 @@ async fn bytes_by_part(archive: &Archive) -> Result<serde_json::Value> {
     let (mut kept, mut codes, mut residuals, mut stored, mut footers) = (0, 0, 0, 0, 0);
     for entry in archive.files() {
         let file = archive.data_file(entry).await?;
-        let Some(code_column) = file.code_column() else {
+        let Some((code_column, residual_column)) = file.coded_columns() else {
             stored += entry.bytes;
             continue;
         };
         let mut chunks = 0;
         for (column, bytes) in file.bytes_by_column() {
             chunks += bytes;
-            match column.cmp(&code_column) {
-                std::cmp::Ordering::Less => kept += bytes,
-                std::cmp::Ordering::Equal => codes += bytes,
-                std::cmp::Ordering::Greater => residuals += bytes,
-            }
+            let part = match column {
+                _ if column < code_column => &mut kept,
+                _ if column < residual_column => &mut codes,
+                _ => &mut residuals,
+            };
+            *part += bytes;
         }
         footers += entry.bytes - chunks;
     }

@@ -12,7 +12,7 @@ use super::external;
 use crate::archive::{Archive, ArchiveError, Bound, Job, LayoutRequest, LearnSettings, Target};
 use crate::math::Dictionary;
 
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 17] = [
     "dictionary",
     "target_nmae",
     "target_ratio",
@@ -28,6 +28,7 @@ const KNOWN: [&str; 16] = [
     "sigma",
     "lambda",
     "seed",
+    "expect_rows",
     "threads",
 ];
 
@@ -118,6 +119,7 @@ impl Asked {
         is_one_of("kernel", asked.kernel.as_deref(), names)?;
         is_one_of("sigma", asked.sigma, [told.sigma, sigma])?;
         is_one_of("lambda", asked.lambda, [told.lambda, Some(codebook.lambda())])?;
+        is_one_of("expect_rows", asked.expect_rows, [told.expect_rows, None])?;
         is_one_of("seed", self.seed, [Some(told.seed), None])
     }
 }
@@ -164,6 +166,7 @@ pub(super) fn parse(options: &HashMap<String, String>) -> Result<Asked> {
         sigma: number(&given, "sigma")?,
         lambda: number(&given, "lambda")?,
         seed: seed.unwrap_or(0),
+        expect_rows: number(&given, "expect_rows")?,
     };
     learn.check().map_err(planning)?;
     let target = Target::from_options(number(&given, "target_nmae")?, number(&given, "target_ratio")?);
