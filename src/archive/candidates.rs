@@ -73,8 +73,10 @@ const RECORD_BYTES: usize = 250;
 /// Digits of parameters that are chosen.
 const DIGITS: usize = 3;
 
-/// Rungs of atoms and width, scales, from what and how well.
-type LearnedKey = (usize, usize, Vec<u64>, Part, Effort);
+/// From what is learned, and how well.
+pub(super) type Depth = (Part, Effort);
+/// Rungs of atoms and width, scales, and how well it was learned.
+type LearnedKey = (usize, usize, Vec<u64>, Depth);
 /// Whoever comes first learns; others wait.
 type LearnedSlot = Arc<Mutex<Option<Option<Arc<Learned>>>>>;
 
@@ -169,6 +171,20 @@ impl<'a> Candidates<'a> {
         self.atoms(rungs) > 0
     }
 
+    /// Without atoms nothing else matters.
+    pub fn canonical(&self, family: Family, rungs: Vec<usize>) -> Vec<usize> {
+        if self.has_atoms(&rungs) {
+            return rungs;
+        }
+        let ladders = self.ladders(family);
+        rungs
+            .iter()
+            .zip(&ladders)
+            .enumerate()
+            .map(|(axis, (rung, ladder))| if axis == ATOMS { *rung } else { ladder.start })
+            .collect()
+    }
+
     /// The rung with the fewest atoms, but some.
     pub fn first_with_atoms(&self) -> usize {
         self.atoms.iter().position(|atoms| *atoms > 0).unwrap_or(0)
@@ -228,16 +244,20 @@ impl<'a> Candidates<'a> {
     /// Choices that are far from one that was found, and may be better all the same: few atoms want a wider kernel than
     /// many, and a single one does best with none. Neither is found from the other step by step.
     pub fn far_from(&self, rungs: &[usize]) -> Vec<Vec<usize>> {
-        let with = |width: Width, atoms: usize| {
-            let width = self.widths.iter().position(|other| *other == width)?;
-            let mut other = rungs.to_vec();
-            (other[WIDTH], other[ATOMS]) = (width, atoms);
-            (other != rungs).then_some(other)
-        };
-        [with(Width::Median(2.0), rungs[ATOMS]), with(Width::Linear, self.first_with_atoms())]
-            .into_iter()
-            .flatten()
-            .collect()
+        let wider = self.with(Width::Median(2.0), rungs[ATOMS], rungs);
+        [wider, self.one_atom(rungs)].into_iter().flatten().collect()
+    }
+
+    /// A single atom, compared linearly, and all else as it is.
+    pub fn one_atom(&self, rungs: &[usize]) -> Option<Vec<usize>> {
+        self.with(Width::Linear, self.first_with_atoms(), rungs)
+    }
+
+    fn with(&self, width: Width, atoms: usize, rungs: &[usize]) -> Option<Vec<usize>> {
+        let width = self.widths.iter().position(|other| *other == width)?;
+        let mut other = rungs.to_vec();
+        (other[WIDTH], other[ATOMS]) = (width, atoms);
+        (other != rungs).then_some(other)
     }
 
     /// Whole positions of a family's knob.
@@ -287,14 +307,9 @@ impl<'a> Candidates<'a> {
     }
 
     /// A dictionary that was learned before, or is now; `None` where there is nothing to learn.
-    fn learned(
-        &self,
-        rungs: &[usize],
-        scales: Vec<f64>,
-        (part, effort): (Part, Effort),
-    ) -> Result<Option<Arc<Learned>>> {
+    fn learned(&self, rungs: &[usize], scales: Vec<f64>, depth: Depth) -> Result<Option<Arc<Learned>>> {
         let bits = scales.iter().map(|scale| scale.to_bits()).collect();
-        let key = (rungs[ATOMS], rungs[WIDTH], bits, part, effort);
+        let key = (rungs[ATOMS], rungs[WIDTH], bits, depth);
         let slot = {
             let mut slots = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
             slots.entry(key).or_default().clone()
@@ -304,8 +319,7 @@ impl<'a> Candidates<'a> {
             return Ok(known.clone());
         }
         let (atoms, width) = (self.atoms[rungs[ATOMS]], self.widths[rungs[WIDTH]]);
-        let learned =
-            self.material.learn(atoms, width, scales, (part, effort), self.settings, self.observer)?;
+        let learned = self.material.learn(atoms, width, scales, depth, self.settings, self.observer)?;
         Ok(slot.insert(learned.map(Arc::new)).clone())
     }
 
@@ -315,7 +329,15 @@ impl<'a> Candidates<'a> {
             return;
         }
         let scales = self.material.scales(self.bound(family, 0.0), rungs[SCALE] == 1);
-        let _ = self.learned(rungs, scales, (self.part(Effort::Full), Effort::Full));
+        let _ = self.learned(rungs, scales, self.learned_in_full());
+    }
+
+    /// As it is learned to tell parameters apart.
+    pub const LEARNED_ROUGHLY: Depth = (Part::Learned, Effort::Rough);
+
+    /// As well as it can be learned.
+    pub fn learned_in_full(&self) -> Depth {
+        (self.part(Effort::Full), Effort::Full)
     }
 
     /// What is learned from: what is kept has learned from all there is.
@@ -324,17 +346,11 @@ impl<'a> Candidates<'a> {
         if everything { Part::Everything } else { Part::Learned }
     }
 
-    fn codebook(
-        &self,
-        family: Family,
-        rungs: &[usize],
-        knob: f64,
-        (part, effort): (Part, Effort),
-    ) -> Result<Arc<Codebook>> {
+    fn codebook(&self, family: Family, rungs: &[usize], knob: f64, depth: Depth) -> Result<Arc<Codebook>> {
         let bound = self.bound(family, knob);
         let scales = self.material.scales(bound, rungs[SCALE] == 1);
         let learned = match self.has_atoms(rungs) {
-            true => self.learned(rungs, scales, (part, effort))?,
+            true => self.learned(rungs, scales, depth)?,
             false => None,
         };
         let made = match learned {
@@ -365,9 +381,25 @@ impl<'a> Candidates<'a> {
         effort: Effort,
         record: Vec<Tried>,
     ) -> Result<Measurement> {
+        self.measure_learned(family, rungs, knob, (self.part(effort), effort), effort, record)
+    }
+
+    /// The same with a dictionary that was learned so well.
+    pub fn measure_learned(
+        &self,
+        family: Family,
+        rungs: &[usize],
+        knob: f64,
+        depth: Depth,
+        effort: Effort,
+        record: Vec<Tried>,
+    ) -> Result<Measurement> {
         let bound = self.bound(family, knob);
-        let codebook = self.codebook(family, rungs, knob, (self.part(effort), effort))?;
-        self.measure_with(self.settings_of(codebook, bound), self.atoms(rungs), effort, record)
+        let codebook = self.codebook(family, rungs, knob, depth)?;
+        // Under a bound errors are what they are, and bytes alone are compared.
+        let are_unseen_judged = !matches!(family, Family::Bounded(_));
+        let settings = self.settings_of(codebook, bound);
+        self.measure_with(settings, self.atoms(rungs), (effort, are_unseen_judged), record)
     }
 
     /// What a codebook leads to, for which so many atoms were asked for.
@@ -375,7 +407,7 @@ impl<'a> Candidates<'a> {
         &self,
         settings: Settings,
         atoms: usize,
-        effort: Effort,
+        (effort, are_unseen_judged): (Effort, bool),
         record: Vec<Tried>,
     ) -> Result<Measurement> {
         // Learning asks whether to go on; so does measuring, which may go on for as long.
@@ -390,7 +422,7 @@ impl<'a> Candidates<'a> {
         description.rounding = (rounding != bound).then_some(*rounding);
         let described = if effort == Effort::Rough { PROMISE_BYTES + RECORD_BYTES } else { PROMISE_BYTES };
         let dictionary = dictionary_file::write(codebook, &description)?.len() + described;
-        let outcome = self.trials.run(&settings, dictionary, effort)?;
+        let outcome = self.trials.run(&settings, dictionary, effort, are_unseen_judged)?;
         let sigma = codebook.kernel().parameters().into_iter().find(|(name, _)| *name == "sigma");
         let measured = outcome.measured();
         let tried = Tried {
@@ -414,14 +446,19 @@ impl<'a> Candidates<'a> {
         family: Family,
         rungs: &[usize],
         knob: f64,
+        (part, _): Depth,
         measurement: Measurement,
     ) -> Result<Measurement> {
-        if self.part(Effort::Full) != Part::Everything {
-            return Ok(measurement);
+        let Measurement { settings, mut outcome, tried } = measurement;
+        // Glances hold nothing out.
+        if matches!(family, Family::Bounded(_)) && self.trials.holds_out() {
+            outcome = outcome.with_unseen(self.trials.run_held_out(&settings)?);
         }
-        let codebook = self.codebook(family, rungs, knob, (Part::Learned, Effort::Full))?;
-        let twin = Settings { codebook, ..measurement.settings.clone() };
-        let outcome = measurement.outcome.judged_by(self.trials.run_held_out(&twin)?);
-        Ok(Measurement { outcome, ..measurement })
+        if part == Part::Everything {
+            let codebook = self.codebook(family, rungs, knob, (Part::Learned, Effort::Full))?;
+            let twin = Settings { codebook, ..settings.clone() };
+            outcome = outcome.judged_by(self.trials.run_held_out(&twin)?);
+        }
+        Ok(Measurement { settings, outcome, tried })
     }
 }

@@ -9,10 +9,12 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::candidates::{ATOMS, Candidates, Family, LADDERS, LAMBDA, SCALE, WEIGHTS, WIDTH};
+use super::candidates::{ATOMS, Candidates, Depth, Family, LADDERS, LAMBDA, SCALE, WEIGHTS, WIDTH};
 use super::data_file_writer::Settings;
 use super::drift::Promise;
-use super::finish::{Finished, finish, finish_under_bound, in_rough_terms, with_other_atoms};
+use super::finish::{
+    Best, Finished, best_under_bound, finish, finish_under_bound, in_rough_terms, with_other_atoms,
+};
 use super::learn::{LearnSettings, Material};
 use super::quantiser::Bound;
 use super::sampled::Look;
@@ -140,53 +142,55 @@ impl<'a> Chooser<'a> {
         let (mut best, mut record): (Option<Chosen>, Vec<Tried>) = (None, Vec::new());
         let mut ways = self.ways(goal)?;
         let mut corrections = 0;
-        while let Some(Way { family, rough_goal, found }) = ways.pop_front() {
+        while let Some(way) = ways.pop_front() {
             let measured = best.as_ref().map(|best| self.candidates.counted(&best.outcome));
             let met = measured.filter(|measured| goal.excess(measured) <= 1.0);
             // Between measurements costs are guesses; what is close is measured, too.
-            let far = |met: Measured| found.excess > 1.0 || found.cost > CLOSE * goal.cost(&met);
+            let far = |met: Measured| way.found.excess > 1.0 || way.found.cost > CLOSE * goal.cost(&met);
             if met.is_some_and(far) {
                 continue;
             }
-            let space = if family == Family::Codes { &mut self.codes } else { &mut self.residuals };
-            let mut climb = |from: &Found, axes: Range<usize>| {
-                space.climb(&self.candidates, rough_goal, Some(from), axes)
-            };
-            let found = match met {
-                None => {
-                    let found = climb(&found, LAMBDA..LADDERS)?;
+            let (family, rough_goal) = (way.family, way.rough_goal);
+            let found = match (family, met) {
+                (Family::Codes, None) => {
+                    let found = self.climb_codes(rough_goal, &way.found, LAMBDA..LADDERS)?;
                     // Other atoms may suit what was changed since they were chosen.
-                    climb(&found, ATOMS..LADDERS)?
+                    self.climb_codes(rough_goal, &found, ATOMS..LADDERS)?
                 }
-                Some(_) => climb(&found, WEIGHTS..WIDTH)?,
+                (Family::Codes, Some(_)) => self.climb_codes(rough_goal, &way.found, WEIGHTS..WIDTH)?,
+                // All of that was done under its bound.
+                _ => way.found.clone(),
             };
-            let others = runners_up(&space.search, rough_goal, &found);
-            for tried in self.codes.nearest(goal).into_iter().chain(self.residuals.nearest(goal)) {
+            for tried in self.codes.nearest(goal).into_iter().chain(way.tried) {
                 if !record.contains(&tried) {
                     record.push(tried);
                 }
             }
-            let Finished { mut chosen, excess_at_first } =
-                finish(&self.candidates, goal, family, &found, &record)?;
+            let finish =
+                |found: &Found, learned| finish(&self.candidates, goal, (family, found, learned), &record);
+            let Finished { mut chosen, excess_at_first } = finish(&found, way.learned)?;
             let mut from = found.clone();
-            // Atoms that are learned from other rows for longer may turn out worse than what was measured roughly.
-            if goal.cost(&self.candidates.counted(&chosen.outcome)) > DISAPPOINTING * found.cost {
-                for other in others {
-                    let finished = finish(&self.candidates, goal, family, &other, &record)?.chosen;
-                    if self.prefers(goal, &finished, &chosen) {
-                        (chosen, from) = (finished, other);
+            if family == Family::Codes {
+                // Atoms that are learned from other rows for longer may turn out worse than what was measured roughly.
+                if goal.cost(&self.candidates.counted(&chosen.outcome)) > DISAPPOINTING * found.cost {
+                    for other in runners_up(&self.codes.search, rough_goal, &found) {
+                        let finished = finish(&other, way.learned)?.chosen;
+                        if self.prefers(goal, &finished, &chosen) {
+                            (chosen, from) = (finished, other);
+                        }
                     }
+                }
+                let is_met = goal.excess(&self.candidates.counted(&chosen.outcome)) <= 1.0;
+                if is_met && self.candidates.trials.are_few() {
+                    chosen = with_other_atoms(&self.candidates, goal, family, &from, &record, chosen)?;
                 }
             }
             let is_met = goal.excess(&self.candidates.counted(&chosen.outcome)) <= 1.0;
-            if is_met && self.candidates.trials.are_few() {
-                chosen = with_other_atoms(&self.candidates, goal, family, &from, &record, chosen)?;
-            }
             if best.as_ref().is_none_or(|best| self.prefers(goal, &chosen, best)) {
                 best = Some(chosen);
             }
             // Rough measurements had promised more than came out.
-            if rough_goal != goal && !is_met && corrections < MOST_CORRECTIONS {
+            if family == Family::Codes && rough_goal != goal && !is_met && corrections < MOST_CORRECTIONS {
                 corrections += 1;
                 ways.push_front(self.codes_for(rough_goal.eased(CORRECTION / excess_at_first), &found)?);
             }
@@ -195,24 +199,39 @@ impl<'a> Chooser<'a> {
         best.ok_or_else(|| ArchiveError::corrupt("no way to a target was tried"))
     }
 
+    fn climb_codes(&mut self, goal: Goal, from: &Found, axes: Range<usize>) -> Result<Found> {
+        self.codes.climb(&self.candidates, goal, Some(from), axes)
+    }
+
     /// The ways to a goal, the most promising first.
     fn ways(&mut self, goal: Goal) -> Result<VecDeque<Way>> {
         let expected = if matches!(goal, Goal::Nmae(_)) { goal.eased(EXPECTED) } else { goal };
-        let Both { codes, residuals } = self.both(goal, expected)?;
-        let mut codes = Way { family: Family::Codes, rough_goal: expected, found: codes };
+        let (candidates, codes, residuals) = (&self.candidates, &mut self.codes, &mut self.residuals);
+        // At the same time.
+        let (codes, residuals) = std::thread::scope(|scope| {
+            let codes = scope.spawn(|| search_codes(candidates, codes, expected, None));
+            let residuals = with_residuals(candidates, residuals, goal);
+            (codes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), residuals)
+        });
+        let (codes, residuals) = (codes?, residuals?);
+        let mut codes = self.way_of_codes(expected, codes);
         if matches!(goal, Goal::Nmae(_)) && codes.found.excess <= WITHIN_REACH {
             let found = (expected, &codes.found);
             let rough_goal = in_rough_terms(&self.candidates, goal, Family::Codes, found)?;
             codes = self.codes_for(rough_goal, &codes.found)?;
         }
-        let residuals = Way { family: Family::Residuals, rough_goal: goal, found: residuals };
         let better = residuals.found.is_better_than(&codes.found);
         Ok(if better { [residuals, codes] } else { [codes, residuals] }.into())
     }
 
+    fn way_of_codes(&self, rough_goal: Goal, found: Found) -> Way {
+        let learned = self.candidates.learned_in_full();
+        Way { family: Family::Codes, rough_goal, found, learned, tried: Vec::new() }
+    }
+
     fn codes_for(&mut self, rough_goal: Goal, start: &Found) -> Result<Way> {
         let found = search_codes(&self.candidates, &mut self.codes, rough_goal, Some(start))?;
-        Ok(Way { family: Family::Codes, rough_goal, found })
+        Ok(self.way_of_codes(rough_goal, found))
     }
 
     fn prefers(&self, goal: Goal, one: &Chosen, other: &Chosen) -> bool {
@@ -225,20 +244,10 @@ impl<'a> Chooser<'a> {
         let mut space = Space::new(candidates, Family::Bounded(bound));
         if bound == Bound::None {
             let found = space.climb(candidates, Goal::Smallest, None, 0..0)?;
-            return Ok(finish(candidates, Goal::Smallest, space.family, &found, &[])?.chosen);
+            let way = (space.family, &found, candidates.learned_in_full());
+            return Ok(finish(candidates, Goal::Smallest, way, &[])?.chosen);
         }
-        let found = if candidates.trials.look == Look::Glance {
-            let found = space.best(candidates, Goal::Smallest, ATOMS..SCALE)?;
-            // Scales are rarely the other ones in the end: what will be kept then is learned meanwhile.
-            std::thread::scope(|scope| {
-                let (family, rungs) = (space.family, found.rungs.clone());
-                scope.spawn(move || candidates.learn_ahead(family, &rungs));
-                space.climb(candidates, Goal::Smallest, Some(&found), SCALE..LADDERS)
-            })?
-        } else {
-            let found = space.best(candidates, Goal::Smallest, ATOMS..LADDERS)?;
-            space.with_other_kernels(candidates, Goal::Smallest, found)?
-        };
+        let found = search_under_bound(candidates, &mut space)?;
         let record = space.nearest(Goal::Smallest);
         finish_under_bound(candidates, &space, &found, &record)
     }
@@ -260,6 +269,38 @@ struct Way {
     family: Family,
     rough_goal: Goal,
     found: Found,
+    /// How well its dictionary is learned.
+    learned: Depth,
+    tried: Vec<Tried>,
+}
+
+/// Codes and residuals for a goal: the bound says what the mean error is, whatever the codes are, so that what takes the
+/// fewest bytes under it does so for the goal, too.
+fn with_residuals(candidates: &Candidates<'_>, residuals: &mut Space, goal: Goal) -> Result<Way> {
+    let without_atoms = residuals.with_fewest_atoms(candidates, goal)?;
+    let bound = candidates.bound(Family::Residuals, without_atoms.knob);
+    let mut space = Space::new(candidates, Family::Bounded(bound));
+    let found = search_under_bound(candidates, &mut space)?;
+    let tried = space.nearest(Goal::Smallest);
+    let Best { rungs, learned, measurement } = best_under_bound(candidates, &space, &found, &[])?;
+    let cost = goal.cost(&candidates.counted(&measurement.outcome));
+    let found = Found { rungs, knob: without_atoms.knob, excess: without_atoms.excess, cost };
+    Ok(Way { family: Family::Residuals, rough_goal: goal, found, learned, tried })
+}
+
+/// The fewest bytes under a space's bound, as far as rough measurements tell.
+fn search_under_bound(candidates: &Candidates<'_>, space: &mut Space) -> Result<Found> {
+    if candidates.trials.look == Look::Thorough {
+        let found = space.best(candidates, Goal::Smallest, ATOMS..LADDERS)?;
+        return space.with_one_atom(candidates, Goal::Smallest, found);
+    }
+    let found = space.best(candidates, Goal::Smallest, ATOMS..SCALE)?;
+    // Scales are rarely the other ones in the end: what will be kept then is learned meanwhile.
+    std::thread::scope(|scope| {
+        let (family, rungs) = (space.family, found.rungs.clone());
+        scope.spawn(move || candidates.learn_ahead(family, &rungs));
+        space.climb(candidates, Goal::Smallest, Some(&found), SCALE..LADDERS)
+    })
 }
 
 /// What was found for each of the two ways to a goal.

@@ -127,7 +127,7 @@ pub(super) async fn take_over(
         let trials = Trials::new(&material, &sampled);
         let (bound, rounding) = (request.bound, request.bound);
         let settings = Settings { codebook: codebook.clone(), bound, rounding, group_sensors };
-        let outcome = trials.run(&settings, 0, Effort::Full)?;
+        let outcome = trials.run(&settings, 0, Effort::Full, true)?;
         description.promise = Promise::new(&outcome);
     }
     Ok(Generation { codebook, description })

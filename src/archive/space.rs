@@ -8,10 +8,14 @@ use super::trial::Effort;
 use super::{ArchiveError, Result};
 use crate::math::search::{Found, Goal, Measure, Measured, Search};
 
-/// A choice is climbed from where it may overtake the best: penalty, precision and width are worth no more than this.
-const HOPEFUL: f64 = 1.15;
-/// Choices that are climbed from.
-const MOST_CLIMBS: usize = 2;
+/// A choice is climbed from where it may overtake the best: penalty, precision, width and scales are worth no more than
+/// this with so many atoms or more,
+const HOPEFUL: f64 = 1.25;
+const SOME_ATOMS: usize = 4;
+/// and with fewer.
+const HOPEFUL_FEW: f64 = 1.08;
+/// A single atom is climbed from where it is this close to the best.
+const CLOSE: f64 = 1.02;
 /// Bytes of a dictionary are about proportional to its atoms.
 const ABOUT: f64 = 0.8;
 
@@ -34,12 +38,12 @@ impl Space {
 
     /// Measures none, few and many atoms, and climbs from the best of them.
     pub fn best(&mut self, candidates: &Candidates<'_>, goal: Goal, axes: Range<usize>) -> Result<Found> {
-        let swept = self.sweep(candidates, goal)?;
+        let swept = self.sweep(candidates, goal, axes.contains(&SCALE))?;
         // Cannot be empty: there is always a first rung.
         let first = swept.first().ok_or_else(|| ArchiveError::corrupt("nothing was measured"))?;
         let mut best = first.clone();
         for start in hopeful(candidates, &swept) {
-            let climbed = self.climb(candidates, goal, Some(start), axes.clone())?;
+            let climbed = self.climb(candidates, goal, Some(&start), axes.clone())?;
             if climbed.is_better_than(&best) {
                 best = climbed;
             }
@@ -47,28 +51,27 @@ impl Space {
         Ok(best)
     }
 
-    /// Looks further for choices that are not found from the best step by step.
-    pub fn with_other_kernels(
-        &mut self,
-        candidates: &Candidates<'_>,
-        goal: Goal,
-        mut best: Found,
-    ) -> Result<Found> {
-        let known = self.search.known(goal);
-        for start in hopeful(candidates, &known).take(1) {
-            for rungs in candidates.far_from(&start.rungs) {
-                let start = Found { rungs, ..start.clone() };
-                let other = self.climb(candidates, goal, Some(&start), ATOMS..WEIGHTS)?;
-                if other.is_better_than(&best) {
-                    best = other;
-                }
-            }
+    /// A single atom does best without a width, which is not found from many atoms step by step.
+    pub fn with_one_atom(&mut self, candidates: &Candidates<'_>, goal: Goal, best: Found) -> Result<Found> {
+        let Some(rungs) = candidates.one_atom(&best.rungs) else { return Ok(best) };
+        let start = Found { rungs, ..best.clone() };
+        let mut other = self.climb(candidates, goal, Some(&start), 0..0)?;
+        if other.cost <= CLOSE * best.cost {
+            other = self.climb(candidates, goal, Some(&other), ATOMS..WEIGHTS)?;
         }
-        Ok(best)
+        Ok(if other.is_better_than(&best) { other } else { best })
     }
 
-    /// Measures none, few and many atoms: the best first.
-    pub fn sweep(&mut self, candidates: &Candidates<'_>, goal: Goal) -> Result<Vec<Found>> {
+    /// The goal without atoms, or with the fewest that there may be.
+    pub fn with_fewest_atoms(&mut self, candidates: &Candidates<'_>, goal: Goal) -> Result<Found> {
+        let mut rungs: Vec<usize> = self.search.ladders().iter().map(|ladder| ladder.start).collect();
+        rungs[ATOMS] = 0;
+        let knob = candidates.first_knob(self.family, goal);
+        self.climb(candidates, goal, Some(&Found { rungs, knob, excess: 1.0, cost: f64::INFINITY }), 0..0)
+    }
+
+    /// Measures none, few and many atoms: the best first. Where `scales` is set, the other scales of sensors, too.
+    pub fn sweep(&mut self, candidates: &Candidates<'_>, goal: Goal, scales: bool) -> Result<Vec<Found>> {
         let first: Vec<usize> = self.search.ladders().iter().map(|ladder| ladder.start).collect();
         let with_atoms = |rung: usize| {
             let mut rungs = first.clone();
@@ -78,7 +81,16 @@ impl Space {
         let swept: Vec<_> = candidates.swept(self.family).into_iter().map(with_atoms).collect();
         let hint = candidates.first_knob(self.family, goal);
         let (search, mut measuring) = self.measuring(candidates);
-        search.sweep(goal, &swept, hint, &mut measuring)
+        let mut swept = search.sweep(goal, &swept, hint, &mut measuring)?;
+        let best = swept.iter().find(|found| candidates.atoms(&found.rungs) >= SOME_ATOMS);
+        if let Some(best) = best.filter(|_| scales) {
+            let mut other = best.clone();
+            other.rungs[SCALE] = 1 - other.rungs[SCALE];
+            let found = search.best(goal, Some(&other), hint, 0..0, &mut measuring)?;
+            let place = swept.partition_point(|other| !found.is_better_than(other));
+            swept.insert(place, found);
+        }
+        Ok(swept)
     }
 
     /// Climbs ladders, from a choice or from their first rungs.
@@ -115,16 +127,21 @@ impl Space {
     }
 }
 
-/// Choices with atoms that may overtake the best once they are climbed from.
-fn hopeful<'a>(candidates: &Candidates<'_>, swept: &'a [Found]) -> impl Iterator<Item = &'a Found> {
-    let best = swept.first();
-    let may_overtake = move |found: &&Found| match best {
-        Some(best) if best.excess <= 1.0 => found.excess <= 1.0 && found.cost <= HOPEFUL * best.cost,
-        _ => true,
+/// Choices that may overtake the best once they are climbed from: the best with some atoms, and the best with one or
+/// two where these do better than none.
+fn hopeful(candidates: &Candidates<'_>, swept: &[Found]) -> Vec<Found> {
+    let Some(best) = swept.first() else { return Vec::new() };
+    let is_near = |found: &&Found, share: f64| {
+        best.excess > 1.0 || (found.excess <= 1.0 && found.cost <= share * best.cost)
     };
-    let with_atoms: Vec<&Found> =
-        swept.iter().filter(|found| candidates.has_atoms(&found.rungs)).filter(may_overtake).collect();
-    with_atoms.into_iter().take(MOST_CLIMBS)
+    let with =
+        |wanted: &dyn Fn(usize) -> bool| swept.iter().find(|found| wanted(candidates.atoms(&found.rungs)));
+    let some = with(&|atoms| atoms >= SOME_ATOMS).filter(|found| is_near(found, HOPEFUL));
+    let none = with(&|atoms| atoms == 0);
+    let few = with(&|atoms| (1..SOME_ATOMS).contains(&atoms))
+        .filter(|found| is_near(found, HOPEFUL_FEW))
+        .filter(|few| none.is_none_or(|none| few.is_better_than(none)));
+    some.into_iter().chain(few).cloned().collect()
 }
 
 /// What a search measures with.
@@ -156,6 +173,10 @@ impl Measuring<'_> {
 }
 
 impl Measure<ArchiveError> for Measuring<'_> {
+    fn canonical(&self, rungs: Vec<usize>) -> Vec<usize> {
+        self.candidates.canonical(self.family, rungs)
+    }
+
     fn one(&mut self, rungs: &[usize], knob: f64) -> Result<Measured> {
         let measurement = self.measure(rungs, knob)?;
         Ok(self.counted(rungs, measurement))

@@ -137,6 +137,11 @@ impl Outcome {
         Measured { bytes: self.bytes, nmae, max_error: self.error.max }
     }
 
+    /// The same with the errors of rows that were held out, and what codes leave of them.
+    pub fn with_unseen(self, (held_out, held_out_left): (ErrorSums, Left)) -> Self {
+        Self { held_out, held_out_left, ..self }
+    }
+
     /// The same with what a codebook that has not learned from the rows held out leads to on these: other rows that
     /// were not learned from will be as much worse.
     pub fn judged_by(mut self, (held_out, held_out_left): (ErrorSums, Left)) -> Self {
@@ -193,13 +198,25 @@ impl Trials {
         }
     }
 
-    /// Whether there are so few values that some more choices can be tried in full.
-    pub fn are_few(&self) -> bool {
-        self.blocks.iter().map(|placed| placed.cells.state.len()).sum::<usize>() <= ROUGH_VALUES
+    /// Values that are coded in full, absent ones included.
+    pub fn values(&self) -> usize {
+        self.blocks.iter().map(|placed| placed.cells.state.len()).sum()
     }
 
-    /// Codes the blocks, or some of them. `dictionary_bytes` are those of the dictionary's file.
-    pub fn run(&self, settings: &Settings, dictionary_bytes: usize, effort: Effort) -> Result<Outcome> {
+    /// Whether there are so few values that some more choices can be tried in full.
+    pub fn are_few(&self) -> bool {
+        self.values() <= ROUGH_VALUES
+    }
+
+    /// Codes the blocks, or some of them, and rows held out where their errors matter. `dictionary_bytes` are those of
+    /// the dictionary's file.
+    pub fn run(
+        &self,
+        settings: &Settings,
+        dictionary_bytes: usize,
+        effort: Effort,
+        are_unseen_judged: bool,
+    ) -> Result<Outcome> {
         let values = self.rows as usize * self.table.values_in_row(settings.codebook.sensors());
         let stride = match effort {
             Effort::Rough => values.div_ceil(ROUGH_VALUES).max(1),
@@ -208,7 +225,10 @@ impl Trials {
         // From the middle of every stride: the first block of a small table has no row that was held out.
         let first = (stride / 2).min(self.blocks.len().saturating_sub(1));
         let blocks: Vec<&Placed> = self.blocks.iter().skip(first).step_by(stride).collect();
-        let held_out: Vec<&Placed> = self.held_out.iter().flatten().step_by(stride).collect();
+        let held_out: Vec<&Placed> = match are_unseen_judged {
+            true => self.held_out.iter().flatten().step_by(stride).collect(),
+            false => Vec::new(),
+        };
         settings.codebook.prepare_for_parallel_use()?;
         let coded: Result<Vec<CodedBlock>> = blocks
             .par_iter()
@@ -231,7 +251,7 @@ impl Trials {
         bytes += writer.finish()?.0.len();
         let rows: usize = blocks.iter().map(|placed| placed.rows.num_rows()).sum();
         let scale = self.total_rows as f64 / rows.max(1) as f64;
-        let unseen = if self.held_out.is_some() { of_held_out } else { of_blocks };
+        let unseen = if self.held_out.is_some() && are_unseen_judged { of_held_out } else { of_blocks };
         let files = self.files.max(1) as f64;
         Ok(Outcome {
             bytes: MANIFEST_BYTES
@@ -252,6 +272,11 @@ impl Trials {
 }
 
 impl Trials {
+    /// Whether rows are held out from learning.
+    pub fn holds_out(&self) -> bool {
+        self.held_out.is_some()
+    }
+
     /// The errors of rows that were held out, and what codes leave of them.
     pub fn run_held_out(&self, settings: &Settings) -> Result<(ErrorSums, Left)> {
         let held_out = self.held_out.as_deref().unwrap_or_default();

@@ -96,7 +96,7 @@ impl Chooser<'_> {
         let rungs: Vec<usize> = self.codes.search.ladders().iter().map(|ladder| ladder.start).collect();
         let measured =
             self.candidates.measure(Family::Codes, &rungs, USUAL_KNOB, Effort::Rough, Vec::new())?;
-        let learned_from = learned_from.run(&measured.settings, 0, Effort::Rough)?;
+        let learned_from = learned_from.run(&measured.settings, 0, Effort::Rough, true)?;
         // Of most signals: an outage is no reason to give up.
         let (new, known) = (measured.outcome.usually_left(), learned_from.usually_left());
         Ok((new > CARRIES_OVER * known && new > OF_SPREAD * spread).then(|| {

@@ -140,6 +140,11 @@ pub trait Measure<E> {
         Ok(None)
     }
 
+    /// Choices that lead to the same have one name, under which they are measured once.
+    fn canonical(&self, rungs: Vec<usize>) -> Vec<usize> {
+        rungs
+    }
+
     /// Whether a choice that was not measured cannot be better than one that was.
     fn is_hopeless(&self, _rungs: &[usize], _best: &Found, _goal: Goal) -> bool {
         false
@@ -318,8 +323,9 @@ impl Search {
         [first, second]: [Vec<usize>; 2],
         measure: &mut dyn Measure<E>,
     ) -> Result<(), E> {
-        let keys = [(first, 0), (second, 0)];
-        if self.positions > 1 || keys.iter().any(|key| self.measured.contains_key(key)) {
+        let keys = [first, second].map(|rungs| (measure.canonical(rungs), 0));
+        let are_known = keys[0] == keys[1] || keys.iter().any(|key| self.measured.contains_key(key));
+        if self.positions > 1 || are_known {
             return Ok(());
         }
         if let Some(measured) = measure.two([&keys[0].0, &keys[1].0], 0.0)? {
@@ -337,6 +343,7 @@ impl Search {
         measure: &mut dyn Measure<E>,
     ) -> Result<Found, E> {
         let last = self.positions - 1;
+        let rungs = measure.canonical(rungs);
         if !self.visited.contains(&rungs) {
             self.visited.push(rungs.clone());
         }
