@@ -91,11 +91,13 @@ fn says_nothing(info: &BasicTypeInfo) -> bool {
 
 /// Whether what two types are said to be is one and the same, old words for it or new ones.
 fn mean_the_same(one: &BasicTypeInfo, other: &BasicTypeInfo) -> bool {
-    let are_equal = match (one.logical_type_ref(), other.logical_type_ref()) {
+    let have_one_old_word = one.converted_type() == other.converted_type();
+    match (one.logical_type_ref(), other.logical_type_ref()) {
         (Some(one), Some(other)) => one == other,
-        _ => true,
-    };
-    are_equal && one.converted_type() == other.converted_type()
+        (None, None) => have_one_old_word,
+        // Not all types have an old word.
+        _ => have_one_old_word && one.converted_type() != ConvertedType::NONE,
+    }
 }
 
 /// The first column of some names that means something else in one file than in another, though Arrow reads them alike.

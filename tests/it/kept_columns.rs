@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{
     Array, ArrayRef, DictionaryArray, FixedSizeBinaryArray, Float64Array, Int8Array, Int32Array, Int64Array,
-    MapBuilder, RecordBatch, StringArray, StringBuilder, StructArray, UnionArray,
+    MapBuilder, RecordBatch, StringArray, StringBuilder, StructArray, UnionArray, new_null_array,
 };
 use datafusion::arrow::array::{Int32Builder, IntervalDayTimeArray, IntervalYearMonthArray};
 use datafusion::arrow::compute::{cast, concat_batches};
@@ -149,6 +149,11 @@ fn numbers() -> ArrayRef {
     Arc::new((0..ROWS as i32).map(|i| (i % 7 != 3).then_some(i % 50)).collect::<Int32Array>())
 }
 
+/// The values as another type; nothing but NULLs where Arrow has no way there.
+fn cast_or_null(values: &ArrayRef, data_type: &Arrow) -> ArrayRef {
+    cast(values, data_type).unwrap_or_else(|_| new_null_array(data_type, ROWS))
+}
+
 /// A column of a type, with NULLs where the type has them.
 fn column_of(data_type: &Arrow) -> ArrayRef {
     let texts = || cast(&numbers(), &Arrow::Utf8).expect("texts");
@@ -192,7 +197,13 @@ fn column_of(data_type: &Arrow) -> ArrayRef {
             let ids = vec![0i8; ROWS].into();
             Arc::new(UnionArray::try_new(fields.clone(), ids, None, vec![numbers()]).expect("a union"))
         }
-        other => cast(&numbers(), other).unwrap_or_else(|error| panic!("{other}: {error}")),
+        Arrow::Dictionary(_, values) => cast_or_null(&column_of(values), data_type),
+        Arrow::List(item)
+        | Arrow::LargeList(item)
+        | Arrow::FixedSizeList(item, _)
+        | Arrow::ListView(item)
+        | Arrow::LargeListView(item) => cast_or_null(&column_of(item.data_type()), data_type),
+        other => cast_or_null(&numbers(), other),
     }
 }
 
