@@ -10,6 +10,7 @@ use super::error_sums::{ErrorLanes, ErrorSums};
 use super::job::Input;
 use super::layout::Layout;
 use super::number::{Number, by_number, fits};
+use super::parquet_types::first_other;
 use super::quantiser::Bound;
 use super::source::{READ_ROWS, Source};
 use super::{ArchiveError, Result};
@@ -24,6 +25,13 @@ pub(super) async fn compare(file: &DataFile, input: &Input) -> Result<ErrorSums>
     }
     if source.schema.fields() != file.schema.fields() {
         return Err(differs("its columns are not those of the original"));
+    }
+    if let Some(coded) = &file.coded {
+        let kept = coded.table.kept.iter().map(|column| file.schema.field(*column).name().as_str());
+        let original = source.metadata.file_metadata().schema_descr();
+        if let Some(name) = first_other(kept, file.metadata.parquet_schema(), original) {
+            return Err(differs(format!("the Parquet type of column {name} is not that of the original")));
+        }
     }
     let columns: Vec<usize> = (0..file.schema.fields().len()).collect();
     let mut errors = ErrorSums::default();

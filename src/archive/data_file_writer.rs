@@ -32,7 +32,7 @@ use super::layout::{Layout, Table};
 use super::left::{Left, SHARE_DIGITS};
 use super::manifest::hash_of;
 use super::parquet_footer::chunk_ranges;
-use super::parquet_types::parquet_types;
+use super::parquet_types::{first_other, parquet_types};
 use super::placement::Placement;
 use super::quantiser::Bound;
 use super::sparse_codes::WholeCode;
@@ -109,6 +109,12 @@ impl DataFileWriter {
             row_groups: Vec::new(),
         };
         let types = parquet_types(&schema, original)?;
+        let mut kept = table.kept.iter().map(|column| table.schema.field(*column).name().as_str());
+        if let Some(name) = original.and_then(|original| first_other(&mut kept, &types, original)) {
+            return Err(ArchiveError::layout(format!(
+                "column {name}: its Parquet type would be lost; write the table anew with another type or leave the column out"
+            )));
+        }
         let residuals = footer.residual_column(0);
         let options = ArrowWriterOptions::new()
             .with_properties(properties(&schema, table, residuals, first)?)

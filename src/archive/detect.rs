@@ -1,13 +1,14 @@
 //! Finding out how a table holds its signals, from its columns and some of its rows.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Float64Type};
+use arrow::datatypes::{DataType, Field, Float64Type, Schema};
 use arrow::row::{RowConverter, SortField};
 
-use super::layout::{Layout, item_type};
+use super::layout::{Layout, item_type, told_of_other_numbers};
 use super::number::Number;
 use super::{ArchiveError, Result};
 
@@ -43,10 +44,7 @@ pub(super) fn detect(rows: &RecordBatch, total_rows: u64) -> Result<Layout> {
     let is_number = |column: &usize| Number::of(schema.field(*column).data_type()).is_some();
     let is_float =
         |column: &usize| matches!(schema.field(*column).data_type(), DataType::Float32 | DataType::Float64);
-    let named_time =
-        |column: &usize| is_number(column) && TIME_NAMES.contains(&name(*column).to_lowercase().as_str());
-    let is_temporal = |column: &usize| schema.field(*column).data_type().is_temporal();
-    let time = all.clone().find(is_temporal).or_else(|| all.clone().find(named_time));
+    let time = time_column(&schema);
     let other = |column: &usize| Some(*column) != time;
     let mut values: Vec<usize> = all.clone().filter(is_float).filter(other).collect();
     let repeats =
@@ -65,9 +63,9 @@ pub(super) fn detect(rows: &RecordBatch, total_rows: u64) -> Result<Layout> {
         data_type.is_string() || matches!(data_type, DataType::Dictionary(..))
     };
     match values[..] {
-        [] => Err(ArchiveError::layout(
-            "no column of lists of numbers and none of numbers: there is nothing to compress",
-        )),
+        [] => Err(ArchiveError::layout(told_of_other_numbers(&schema).unwrap_or_else(|| {
+            "no column of lists of numbers and none of numbers: there is nothing to compress".to_string()
+        }))),
         [value] => {
             let key = |column: &usize| *column != value && other(column) && repeats(column);
             let series = all.clone().filter(key).find(text);
@@ -100,6 +98,25 @@ pub(super) fn detect(rows: &RecordBatch, total_rows: u64) -> Result<Layout> {
             }
         }
     }
+}
+
+/// The column that says when a row was: the first with times, or a number that is called so.
+pub(super) fn time_column(schema: &Schema) -> Option<usize> {
+    let is_temporal = |field: &Arc<Field>| field.data_type().is_temporal();
+    let is_named = |field: &Arc<Field>| {
+        Number::of(field.data_type()).is_some() && TIME_NAMES.contains(&field.name().to_lowercase().as_str())
+    };
+    let mut fields = schema.fields().iter();
+    fields.clone().position(is_temporal).or_else(|| fields.position(is_named))
+}
+
+/// Whether rows are in no order of a column: in that of neighbours hardly any goes back.
+pub(super) fn is_shuffled(column: &ArrayRef) -> Result<bool> {
+    const OFTEN: usize = 8;
+    let converter = RowConverter::new(vec![SortField::new(column.data_type().clone())])?;
+    let rows = converter.convert_columns(std::slice::from_ref(column))?;
+    let back = (1..rows.num_rows()).filter(|row| rows.row(*row) < rows.row(row - 1)).count();
+    Ok(OFTEN * back > rows.num_rows())
 }
 
 fn is_identifier(name: &str) -> bool {

@@ -1,25 +1,35 @@
 //! What compressing would give, from a part of the tables: bounded work, whatever their size.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
-use arrow::datatypes::DataType;
+use arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, take_record_batch};
+use arrow::datatypes::{DataType, SchemaRef};
 use futures::TryStreamExt;
 use object_store::ObjectStoreExt;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
 use serde::Serialize;
 
 use super::as_parquet::PlainBytes;
 use super::choose::{Chooser, Chosen, Target};
 use super::compress::group_sensors;
-use super::detect::{arguments, detect};
+use super::detect::{arguments, detect, is_shuffled, time_column};
+use super::example::Example;
 use super::job::Input;
-use super::layout::{Layout, Table, item_type};
+use super::layout::{Layout, Table, column, item_type};
 use super::layout_request::{LayoutRequest, find_layout};
 use super::learn::{LearnSettings, Material};
+use super::listed::listed;
 use super::placed::place_all;
+use super::prepare::settings_for;
 use super::quantiser::Bound;
 use super::sampled::{Look, look_at};
-use super::source::{Rows, Source};
-use super::trial::{Example, Trials, bytes_beside_stored};
+use super::source::{READ_ROWS, Rows, Source};
+use super::trial::{Trials, bytes_beside_stored};
 use super::verdict::worthwhile;
 use super::{ArchiveError, Result};
 use crate::math::Observer;
@@ -81,6 +91,12 @@ pub struct Estimate {
     pub ladder: Vec<Prediction>,
     /// Which of them is recommended: it keeps single values within a bound.
     pub recommended: Option<usize>,
+    /// What the rows would lead to in another order, where they are in none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sorted: Option<Sorted>,
+    /// Another layout that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_layout: Option<OtherLayout>,
     /// Some sensors as they were and as they would come back, for what is recommended.
     #[serde(skip)]
     pub examples: Vec<Example>,
@@ -118,12 +134,157 @@ pub struct Prediction {
     pub lambda: f64,
 }
 
+/// The rows in another order.
+#[derive(Debug, Clone, Serialize)]
+pub struct Sorted {
+    /// The columns that they would be ordered by.
+    pub by: Vec<String>,
+    /// What they would lead to, unless there are too many to sort.
+    pub prediction: Option<Prediction>,
+}
+
+/// Another layout that was measured, and leads to more bytes.
+#[derive(Debug, Clone, Serialize)]
+pub struct OtherLayout {
+    /// The arguments that say so to `sparrow compress`.
+    pub layout_arguments: Vec<String>,
+    /// Bytes of the archive for what is recommended.
+    pub bytes: u64,
+}
+
 /// Predicts what compressing these files would give.
 pub async fn estimate(
     inputs: &[Input],
     request: &EstimateRequest,
     observer: &dyn Observer,
 ) -> Result<Estimate> {
+    let found = predict(inputs, request, observer).await?;
+    let mut found = with_all_values(inputs, request, found, observer).await?;
+    found.sorted = sorted(inputs, request, &found, observer).await?;
+    Ok(found)
+}
+
+/// Of several readings of each device at each time a long layout codes one. A column for each of them may be smaller.
+async fn with_all_values(
+    inputs: &[Input],
+    request: &EstimateRequest,
+    mut found: Estimate,
+    observer: &dyn Observer,
+) -> Result<Estimate> {
+    let (LayoutRequest::Find, Layout::Long { time, series, value }) = (&request.layout, &found.layout) else {
+        return Ok(found);
+    };
+    let is_key = |name: &&String| *name == time || *name == series;
+    let others: Vec<String> = found.kept_numbers.iter().filter(|name| !is_key(name)).cloned().collect();
+    if others.is_empty() {
+        return Ok(found);
+    }
+    let columns = std::iter::once(value.clone()).chain(others).collect();
+    let asked = EstimateRequest {
+        layout: LayoutRequest::Given(Layout::Wide { columns }),
+        aims: found.ladder.iter().map(|line| line.aim).collect(),
+        learn: request.learn.clone(),
+    };
+    let bytes = |estimate: &Estimate| {
+        let line = estimate.recommended.and_then(|line| estimate.ladder.get(line));
+        line.map_or(estimate.source_bytes, |line| line.bytes)
+    };
+    let other = |estimate: &Estimate| OtherLayout {
+        layout_arguments: estimate.layout_arguments.clone(),
+        bytes: bytes(estimate),
+    };
+    let mut wide = match predict(inputs, &asked, observer).await {
+        Ok(wide) => wide,
+        Err(error) if error.ends_a_job() => return Err(error),
+        // It was worth a look.
+        Err(_) => return Ok(found),
+    };
+    if bytes(&wide) < bytes(&found) {
+        wide.other_layout = Some(other(&found));
+        return Ok(wide);
+    }
+    found.other_layout = Some(other(&wide));
+    Ok(found)
+}
+
+/// Rows that are sorted at most.
+const MOST_SORTED: u64 = 1 << 21;
+/// What is not worth a word: a twentieth less.
+const SMALLER: f64 = 0.95;
+
+/// What the rows would lead to in the order of their times, where they are in none and it would be less.
+async fn sorted(
+    inputs: &[Input],
+    request: &EstimateRequest,
+    found: &Estimate,
+    observer: &dyn Observer,
+) -> Result<Option<Sorted>> {
+    let Some(input) = inputs.first() else { return Ok(None) };
+    let first = Source::open(input).await.map_err(|error| error.at(&input.name))?;
+    let by: Vec<String> = match &found.layout {
+        Layout::Long { time, series, .. } => vec![time.clone(), series.clone()],
+        Layout::Window { series, column, .. } => {
+            let time = time_column(&first.schema).map(|time| first.schema.field(time).name().clone());
+            time.filter(|time| time != column).into_iter().chain(series.clone()).collect()
+        }
+        _ => Vec::new(),
+    };
+    let Some(time) = by.first() else { return Ok(None) };
+    let rows = Rows { count: FIRST_ROWS, ..first.all_rows() };
+    let rows: Vec<RecordBatch> = first.batches(&rows, FIRST_ROWS).await?.try_collect().await?;
+    let rows = concat_batches(&first.schema, &rows)?;
+    if !is_shuffled(rows.column(column(&first.schema, time)?))? {
+        return Ok(None);
+    }
+    if found.rows > MOST_SORTED {
+        return Ok(Some(Sorted { by, prediction: None }));
+    }
+    let asked = EstimateRequest {
+        layout: request.layout.clone(),
+        aims: found.ladder.iter().map(|line| line.aim).collect(),
+        learn: request.learn.clone(),
+    };
+    let table = in_order(inputs, &first.schema, &by).await?;
+    let mut estimate = match predict(&[table], &asked, observer).await {
+        Ok(estimate) => estimate,
+        Err(error) if error.ends_a_job() => return Err(error),
+        Err(_) => return Ok(None),
+    };
+    let now = found.ladder.iter().filter(|line| line.met).map(|line| line.bytes).min();
+    let recommended = estimate.recommended.map(|line| estimate.ladder.swap_remove(line));
+    let is_less = |line: &Prediction| {
+        (line.bytes as f64) < SMALLER * now.unwrap_or(u64::MAX).min(found.source_bytes) as f64
+    };
+    Ok(recommended.filter(is_less).map(|line| Sorted { by, prediction: Some(line) }))
+}
+
+/// All rows in another order, as a file in memory.
+async fn in_order(inputs: &[Input], schema: &SchemaRef, by: &[String]) -> Result<Input> {
+    let mut batches = Vec::new();
+    for input in inputs {
+        let mut source = Source::open(input).await.map_err(|error| error.at(&input.name))?;
+        source.read_as(schema);
+        let rows: Vec<RecordBatch> =
+            source.batches(&source.all_rows(), READ_ROWS).await?.try_collect().await?;
+        batches.extend(rows);
+    }
+    let rows = concat_batches(schema, &batches)?;
+    drop(batches);
+    let key = |name: &String| -> Result<SortColumn> {
+        Ok(SortColumn { values: rows.column(column(schema, name)?).clone(), options: None })
+    };
+    let keys = by.iter().map(key).collect::<Result<Vec<_>>>()?;
+    let rows = take_record_batch(&rows, &lexsort_to_indices(&keys, None)?)?;
+    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?));
+    let mut writer = ArrowWriter::try_new(Vec::new(), schema.clone(), Some(properties.build()))?;
+    writer.write(&rows)?;
+    let (store, path) = (Arc::new(InMemory::new()), Path::from("sorted.parquet"));
+    store.put(&path, writer.into_inner()?.into()).await?;
+    Ok(Input { store, path, name: "the sorted rows".to_string() })
+}
+
+/// The same for the files as they are, and one layout.
+async fn predict(inputs: &[Input], request: &EstimateRequest, observer: &dyn Observer) -> Result<Estimate> {
     request.learn.check()?;
     let mut sizes = Vec::with_capacity(inputs.len());
     for input in inputs {
@@ -156,7 +317,7 @@ pub async fn estimate(
     if !others.is_empty() {
         return Err(ArchiveError::layout(format!(
             "the columns of {} are not those of {}, and one archive cannot hold both: estimate them on their own",
-            others.join(", "),
+            listed(&others),
             first_name
         )));
     }
@@ -191,6 +352,8 @@ pub async fn estimate(
         reason: None,
         ladder: Vec::new(),
         recommended: None,
+        sorted: None,
+        other_layout: None,
         examples: Vec::new(),
     };
     let aims = aims(&request.aims, &material);
@@ -202,7 +365,8 @@ pub async fn estimate(
     };
     let rounded = aims.iter().map(rounded).collect::<Result<Vec<_>>>()?;
     drop(sampled);
-    let mut chooser = Chooser::new(&material, &trials, &request.learn, group_sensors, observer);
+    let learn = settings_for(&request.learn, material.sensors);
+    let mut chooser = Chooser::new(&material, &trials, &learn, group_sensors, observer);
     let mut settings = Vec::with_capacity(aims.len());
     for (aim, rounded) in aims.into_iter().zip(rounded) {
         let chosen = match aim {

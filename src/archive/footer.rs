@@ -1,5 +1,6 @@
 //! What a data file says about itself, in its Parquet footer.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -75,8 +76,8 @@ pub(crate) struct ValueColumns {
     data_type: ValueType,
     #[serde(default, skip_serializing_if = "is_false")]
     nullable: bool,
-    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
-    metadata: std::collections::BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    metadata: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -93,6 +94,8 @@ struct ListType {
     item: String,
     #[serde(default, skip_serializing_if = "is_false")]
     item_nullable: bool,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    item_metadata: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -152,6 +155,7 @@ impl ValueType {
             kind,
             item: item.name().clone(),
             item_nullable: item.is_nullable(),
+            item_metadata: item.metadata().clone().into_iter().collect(),
         });
         Ok(Self { number: (*name).to_string(), list })
     }
@@ -162,7 +166,9 @@ impl ValueType {
         Ok(match &self.list {
             None => number.clone(),
             Some(list) => {
-                let item: FieldRef = Arc::new(Field::new(&list.item, number.clone(), list.item_nullable));
+                let item = Field::new(&list.item, number.clone(), list.item_nullable)
+                    .with_metadata(list.item_metadata.clone().into_iter().collect());
+                let item: FieldRef = Arc::new(item);
                 match list.kind {
                     ListKind::List => DataType::List(item),
                     ListKind::LargeList => DataType::LargeList(item),

@@ -15,6 +15,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 use super::cells::{Cell, Cells, CellsBuilder, Group};
+use super::listed::listed;
 use super::number::{Number, all_values, read_values};
 use super::placement::Placement;
 use super::{ArchiveError, Result};
@@ -157,11 +158,10 @@ impl Table {
         };
         let wanted = if matches!(self.layout, Layout::List { .. }) { "lists of numbers" } else { "numbers" };
         found.map(|_| ()).ok_or_else(|| {
-            ArchiveError::layout(format!(
-                "column {} has type {}; expected {wanted}",
-                field.name(),
-                field.data_type()
-            ))
+            let told = told_of_other_numbers(&Schema::new(vec![field.clone()]));
+            ArchiveError::layout(told.unwrap_or_else(|| {
+                format!("column {} has type {}; expected {wanted}", field.name(), field.data_type())
+            }))
         })
     }
 
@@ -324,8 +324,29 @@ pub(super) fn item_type(data_type: &DataType) -> Option<&DataType> {
     }
 }
 
+/// What to do where a table has no numbers that are coded, but others.
+pub(super) fn told_of_other_numbers(schema: &Schema) -> Option<String> {
+    use DataType::{Decimal32, Decimal64, Decimal128, Decimal256, Float16};
+    let mut found = schema.fields().iter().filter_map(|field| {
+        let list = item_type(field.data_type());
+        let wanted = match list.unwrap_or(field.data_type()) {
+            Float16 => "Float32",
+            Decimal32(..) | Decimal64(..) | Decimal128(..) | Decimal256(..) => "Float64",
+            _ => return None,
+        };
+        let wanted = if list.is_some() { format!("List({wanted})") } else { wanted.to_string() };
+        let (name, data_type) = (field.name(), field.data_type());
+        let quoted = name.replace('"', "\"\"");
+        Some(format!(
+            "column {name} is of {data_type}, which is not coded; write the table anew with arrow_cast(\"{quoted}\", '{wanted}')"
+        ))
+    });
+    found.next()
+}
+
+/// The place of the only column of a name.
 pub(super) fn column(schema: &Schema, name: &str) -> Result<usize> {
-    let names = || schema.fields().iter().map(|f| f.name().as_str()).collect::<Vec<_>>().join(", ");
+    let names = || listed(&schema.fields().iter().map(|field| field.name()).collect::<Vec<_>>());
     let mut found = schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name);
     match (found.next(), found.next()) {
         (Some((index, _)), None) => Ok(index),

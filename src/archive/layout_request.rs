@@ -5,7 +5,8 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
 
-use super::layout::{Layout, item_type};
+use super::layout::{Layout, item_type, told_of_other_numbers};
+use super::listed::listed;
 use super::number::Number;
 use super::{ArchiveError, Result};
 
@@ -82,7 +83,7 @@ pub(super) fn find_layout(request: &LayoutRequest, schema: &SchemaRef) -> Result
                 let names: Vec<&str> = names().collect();
                 return Err(ArchiveError::layout(format!(
                     "no column matches {pattern}; the columns are {}",
-                    names.join(", ")
+                    listed(&names)
                 )));
             }
             let matches = |name: &str| patterns.iter().any(|pattern| matches_pattern(pattern, name));
@@ -98,13 +99,14 @@ pub(super) fn find_layout(request: &LayoutRequest, schema: &SchemaRef) -> Result
                 schema.fields().iter().filter(is_vector).map(|field| field.name().as_str()).collect();
             match candidates[..] {
                 [column] => Ok(Layout::List { column: column.to_string() }),
-                [] => Err(ArchiveError::layout(
+                [] => Err(ArchiveError::layout(told_of_other_numbers(schema).unwrap_or_else(|| {
                     "no column of lists of numbers; say where the values are: --columns 's*' (a column per sensor), \
-                     --long time,series,value (a row per sensor and time) or --column x --window n (one series)",
-                )),
+                     --long time,series,value (a row per sensor and time) or --column x --window n (one series)"
+                        .to_string()
+                }))),
                 _ => Err(ArchiveError::layout(format!(
                     "several columns of lists of numbers: {}; choose one with --column",
-                    candidates.join(", ")
+                    listed(&candidates)
                 ))),
             }
         }

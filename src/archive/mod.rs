@@ -27,6 +27,7 @@ mod entropy;
 mod error;
 mod error_sums;
 mod estimate;
+mod example;
 mod finish;
 mod footer;
 mod given;
@@ -42,6 +43,7 @@ mod learn;
 mod left;
 mod list_column;
 mod list_levels;
+mod listed;
 mod lock;
 mod manifest;
 #[cfg(feature = "sql")]
@@ -70,9 +72,11 @@ mod space;
 mod sparse_codes;
 #[cfg(feature = "cli")]
 mod strangers;
+mod thrift;
 mod trial;
 mod verdict;
 mod windows;
+mod within;
 mod work;
 
 pub use choose::{Target, Tried};
@@ -88,7 +92,8 @@ pub use drift::{Drift, Promise};
 #[cfg(feature = "cli")]
 pub(crate) use durable::{sync_name, sync_open, sync_tree};
 pub use error::ArchiveError;
-pub use estimate::{Aim, Estimate, EstimateRequest, Prediction, estimate};
+pub use estimate::{Aim, Estimate, EstimateRequest, OtherLayout, Prediction, Sorted, estimate};
+pub use example::Example;
 pub use given::read_dictionary;
 pub use job::{Input, Job, JobObserver, JobProgress, JobReport};
 #[cfg(feature = "sql")]
@@ -96,6 +101,8 @@ pub(crate) use kept_rows::KeptRows;
 pub use layout::Layout;
 pub use layout_request::LayoutRequest;
 pub use learn::LearnSettings;
+#[cfg(feature = "sql")]
+pub(crate) use listed::listed;
 #[cfg(feature = "cli")]
 pub(crate) use lock::is_still_at;
 #[cfg(feature = "cli")]
@@ -113,7 +120,6 @@ pub(crate) use replaced::OldArchive;
 pub(crate) use site::is_tag;
 #[cfg(feature = "cli")]
 pub(crate) use strangers::first_stranger;
-pub use trial::Example;
 
 /// The version of the format that is written, and the latest that is read.
 pub const FORMAT_VERSION: u32 = 1;

@@ -46,7 +46,7 @@ impl Number {
         }
     }
 
-    /// How far apart two values are; exact for integers, however large.
+    /// How far apart two values are, rounded once.
     #[inline(always)]
     pub fn difference(self, one: u64, other: u64) -> f64 {
         match self {

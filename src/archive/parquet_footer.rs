@@ -13,6 +13,7 @@ use parquet::file::metadata::{
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 
 use super::parquet_types::arrow_metadata;
+use super::thrift::{check_column_index, check_metadata, check_offset_index};
 use super::{ArchiveError, Result};
 
 /// What follows the metadata.
@@ -84,7 +85,9 @@ fn index_start(metadata: &ParquetMetaData) -> Option<u64> {
 pub(super) fn parse_footer(end: &[u8], size: u64) -> Result<ParquetMetaData> {
     let start = (end.len() as u64).checked_sub(footer_length(end)?);
     let start = start.ok_or_else(|| ArchiveError::corrupt("no footer"))? as usize;
-    let metadata = ParquetMetaDataReader::decode_metadata(&end[start..end.len() - TAIL])?;
+    let metadata = &end[start..end.len() - TAIL];
+    check_metadata(metadata)?;
+    let metadata = ParquetMetaDataReader::decode_metadata(metadata)?;
     // Asking a column chunk for its range panics if that begins or ends before the file does, and stores make room for
     // what they are asked for before they look.
     let mut chunks = metadata.row_groups().iter().flat_map(|group| group.columns());
@@ -113,6 +116,7 @@ pub(super) fn parse_indexed_footer(end: &Bytes, size: u64) -> Result<ParquetMeta
     if index_start(&metadata).is_none_or(|start| start < known) {
         return Ok(metadata);
     }
+    check_indexes(&metadata, end, known)?;
     let mut reader =
         ParquetMetaDataReader::new_with_metadata(metadata).with_page_index_policy(PageIndexPolicy::Optional);
     reader.read_page_indexes_sized(end, size)?;
@@ -121,6 +125,27 @@ pub(super) fn parse_indexed_footer(end: &Bytes, size: u64) -> Result<ParquetMeta
         return Err(ArchiveError::corrupt("the index of its pages does not fit its column chunks"));
     }
     Ok(metadata)
+}
+
+/// Looks over the index of pages in the end of a file, which begins at `known`.
+fn check_indexes(metadata: &ParquetMetaData, end: &[u8], known: u64) -> Result<()> {
+    type Check = fn(&[u8]) -> Result<()>;
+    for chunk in metadata.row_groups().iter().flat_map(|group| group.columns()) {
+        let indexes: [(Option<i64>, Option<i32>, Check); 2] = [
+            (chunk.column_index_offset(), chunk.column_index_length(), check_column_index),
+            (chunk.offset_index_offset(), chunk.offset_index_length(), check_offset_index),
+        ];
+        for (offset, length, check) in indexes {
+            let (Some(offset), Some(length)) = (offset, length) else { continue };
+            let start = u64::try_from(offset).ok().and_then(|offset| offset.checked_sub(known));
+            let range = start.zip(u64::try_from(length).ok()).and_then(|(start, length)| {
+                Some(usize::try_from(start).ok()?..usize::try_from(start.checked_add(length)?).ok()?)
+            });
+            let outside = || ArchiveError::corrupt("the index of its pages is outside of it");
+            check(range.and_then(|range| end.get(range)).ok_or_else(outside)?)?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether pages follow each other from the first row on, within their column chunks. Readers take that for granted.

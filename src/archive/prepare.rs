@@ -31,6 +31,15 @@ pub(super) struct Request {
     pub learn: LearnSettings,
 }
 
+/// Sensors that atoms are learned for at most. Of longer signals dictionaries would fill the memory, since many are tried.
+const MOST_LEARNED_SENSORS: usize = 1 << 17;
+
+/// What is set about learning, and what is too much of it for signals of so many sensors.
+pub(super) fn settings_for(learn: &LearnSettings, sensors: usize) -> LearnSettings {
+    let atoms = learn.atoms.or((sensors > MOST_LEARNED_SENSORS).then_some(0));
+    LearnSettings { atoms, ..learn.clone() }
+}
+
 /// Learns a dictionary from tables, with all that is not set chosen.
 pub(super) async fn learn(
     table: &Table,
@@ -43,8 +52,13 @@ pub(super) async fn learn(
     let sampled = look_at(table, sources, 1.0, look).await?;
     let material = material(table, sources, &sampled)?;
     let trials = Trials::new(&material, &sampled);
+    let settings = settings_for(&request.learn, material.sensors);
     // A bound or a target is kept whatever a dictionary is worth; without them there is nothing but codes.
     let kept = match (request.bound, request.target) {
+        (Bound::None, None) if settings != request.learn => Some(format!(
+            "signals of {} values are too long to learn a dictionary from (at most {MOST_LEARNED_SENSORS})",
+            material.sensors
+        )),
         (Bound::None, None) => {
             let held_out = Trials::on_held_out(&material, &sampled);
             let learned_from = Trials::on_learned(&material, &sampled);
@@ -54,7 +68,7 @@ pub(super) async fn learn(
         _ => None,
     };
     drop(sampled);
-    let mut chooser = Chooser::new(&material, &trials, &request.learn, group_sensors, observer);
+    let mut chooser = Chooser::new(&material, &trials, &settings, group_sensors, observer);
     let chosen = match (&kept, request.target) {
         (Some(_), _) => None,
         (None, Some(target)) => Some(chooser.for_target(target)?),

@@ -94,22 +94,14 @@ impl Bound {
         if number.is_special(value) {
             return false;
         }
-        let bound = match self {
+        match self {
             // A finite value must not become an infinite one.
-            Self::None => return !number.is_special(decoded) || number.to_f64(decoded) == 0.0,
-            Self::Lossless => return false,
-            Self::MaxError(bound) => bound,
-            Self::MaxRelativeError(bound) => share_of(bound, number.to_f64(value).abs()),
-        };
-        number.difference(value, decoded) <= bound
+            Self::None => !number.is_special(decoded) || number.to_f64(decoded) == 0.0,
+            Self::Lossless => false,
+            Self::MaxError(bound) => number.is_within(value, decoded, bound),
+            Self::MaxRelativeError(share) => number.is_within_share(value, decoded, share),
+        }
     }
-}
-
-/// A share of a value. Of the smallest values it may have been rounded up by half of itself, and is taken as less.
-#[inline(always)]
-fn share_of(share: f64, value: f64) -> f64 {
-    let product = share * value;
-    if product < f64::MIN_POSITIVE { product.next_down() } else { product }
 }
 
 /// How values of a block become integers.

@@ -8,6 +8,7 @@ use super::Result;
 use super::block::{self, CodedBlock, Purpose};
 use super::data_file_writer::{DataFileWriter, Settings};
 use super::error_sums::ErrorSums;
+use super::example::{Example, examples};
 use super::layout::{Layout, Table};
 use super::learn::Material;
 use super::left::Left;
@@ -31,10 +32,6 @@ const ROUGH_VALUES: usize = 1 << 20;
 
 /// Parts that rows held out are cut into.
 const HELD_OUT_RUNS: usize = 8;
-
-/// Sensors that are shown, and signals of them.
-const EXAMPLES: usize = 4;
-const EXAMPLE_SIGNALS: usize = 600;
 
 /// Parts that errors are compared between, and how much their deviation counts.
 const PARTS: usize = 8;
@@ -94,17 +91,6 @@ pub(super) struct Outcome {
     held_out_left: Left,
     /// How much the errors of parts of the table differ, where there are no residuals.
     unevenness: f64,
-}
-
-/// A sensor over some rows, as it was and as it comes back.
-#[derive(Debug, Clone)]
-pub struct Example {
-    /// Its place among the sensors.
-    pub sensor: usize,
-    /// The values.
-    pub original: Vec<f64>,
-    /// What comes back; NaN where there is no value.
-    pub decoded: Vec<f64>,
 }
 
 impl Outcome {
@@ -289,17 +275,10 @@ impl Trials {
 
     /// Some sensors of the first block, evenly spread.
     pub fn examples(&self, settings: &Settings) -> Result<Vec<Example>> {
-        let Some(placed) = self.blocks.first() else { return Ok(Vec::new()) };
-        let count = EXAMPLES.min(placed.placement.sensors);
-        let (original, decoded) = placed.round_trip(&self.table, settings, EXAMPLE_SIGNALS)?;
-        let width = placed.placement.sensors.max(1);
-        let column =
-            |values: &[f64], sensor: usize| values.chunks_exact(width).map(|row| row[sensor]).collect();
-        let example = |i: usize| {
-            let sensor = (2 * i + 1) * width / (2 * count);
-            Example { sensor, original: column(&original, sensor), decoded: column(&decoded, sensor) }
-        };
-        Ok((0..count).map(example).collect())
+        match self.blocks.first() {
+            Some(placed) => examples(&self.table, placed, settings),
+            None => Ok(Vec::new()),
+        }
     }
 }
 

@@ -28,7 +28,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use messages::tell;
+use messages::{tell, tell_lines};
 
 /// Kernel sparse coding over Parquet, in SQL.
 #[derive(Debug, Parser)]
@@ -69,6 +69,8 @@ pub fn main() -> ExitCode {
     // clap prints help and usage errors itself, the latter with exit code 2.
     let matches = Arguments::command().get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    // The parser of SQL points at a place in several lines.
+    let has_lines = matches!(arguments.command, Command::Sql(_));
     let result = match arguments.command {
         Command::Sql(mut arguments) => {
             // Cannot be absent: this is the subcommand that was parsed.
@@ -90,7 +92,11 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            tell(format_args!("error: {error:#}"));
+            if has_lines {
+                tell_lines(format_args!("error: {error:#}"));
+            } else {
+                tell(format_args!("error: {error:#}"));
+            }
             if error.is::<WrongUsage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }

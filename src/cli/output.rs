@@ -13,6 +13,7 @@ use datafusion::parquet::file::metadata::KeyValue;
 use datafusion::parquet::file::properties::WriterProperties;
 use datafusion::parquet::schema::types::SchemaDescriptor;
 
+use super::messages::printable;
 use crate::archive::{parquet_types, sync_name, sync_open};
 
 /// Readers hold a row group's column at a time, and vectors are long.
@@ -136,7 +137,7 @@ pub(super) fn check_text_output(path: Option<&Path>, inputs: &[String]) -> anyho
 /// Writes a text to a file, whole or not at all, or to standard output.
 pub(super) fn write_text(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     let Some(path) = path else {
-        std::io::stdout().lock().write_all(text.as_bytes())?;
+        std::io::stdout().lock().write_all(printable(text).as_bytes())?;
         return Ok(());
     };
     let cannot = || format!("cannot write {}", path.display());

@@ -15,6 +15,8 @@ use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::physical_plan::SendableRecordBatchStream;
 use futures::StreamExt;
 
+use super::messages::printable;
+
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
@@ -55,7 +57,7 @@ pub(super) async fn print(mut stream: SendableRecordBatchStream, format: Format)
                 batches.push(shortened(&RecordBatch::new_empty(schema))?);
             }
             let mut out = std::io::stdout().lock();
-            writeln!(out, "{}", pretty_format_batches(&batches)?)?;
+            writeln!(out, "{}", printable(&pretty_format_batches(&batches)?.to_string()))?;
         }
         Format::Csv | Format::Tsv => {
             let delimiter = if format == Format::Csv { b',' } else { b'\t' };

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use super::messages::printable;
 use super::report_text::text;
 
 /// How the report is printed.
@@ -31,9 +32,9 @@ impl Report {
         self.add("peak_memory_bytes", peak_memory());
         let mut out = std::io::stdout().lock();
         match format {
-            ReportFormat::Json => writeln!(out, "{}", serde_json::to_string(self)?)?,
+            ReportFormat::Json => writeln!(out, "{}", printable(&serde_json::to_string(self)?))?,
             ReportFormat::Table => {
-                write!(out, "{}", text(self.0.iter().map(|(name, value)| (*name, value))))?;
+                write!(out, "{}", printable(&text(self.0.iter().map(|(name, value)| (*name, value)))))?;
             }
         }
         Ok(())

@@ -2,6 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use super::messages::on_one_line;
+use crate::archive::listed;
+
 /// Digits that are read.
 const DIGITS: usize = 6;
 /// What is longer is not lined up.
@@ -45,11 +48,11 @@ impl<'a> Parts<'a> {
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_string(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => on_one_line(text).into_owned(),
         Value::Number(number) if number.is_f64() => number.as_f64().map(readable).unwrap_or_default(),
         Value::Array(items) if items.is_empty() => "-".to_string(),
         Value::Object(inner) if inner.is_empty() => "-".to_string(),
-        Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(", "),
+        Value::Array(items) => listed(&items.iter().map(cell).collect::<Vec<_>>()),
         other => other.to_string(),
     }
 }

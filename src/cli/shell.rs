@@ -11,7 +11,7 @@ use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
 use super::sql::Runner;
-use crate::cli::messages::tell;
+use crate::cli::messages::{tell, tell_lines};
 
 const HELP: &str = "Statements end with ';'.
   FROM 'x.parquet'                 a file as a table
@@ -36,7 +36,7 @@ pub(super) async fn run(runner: &Runner) -> Result<()> {
                     (true, "") => continue,
                     (true, "\\q" | "exit" | "quit" | "exit;" | "quit;") => break,
                     (true, "\\?" | "help" | "help;") => {
-                        tell(format_args!("{HELP}"));
+                        tell_lines(HELP);
                         continue;
                     }
                     _ => {}
@@ -48,7 +48,7 @@ pub(super) async fn run(runner: &Runner) -> Result<()> {
                     // A history that cannot be kept is no reason to stop.
                     let _ = editor.add_history_entry(statement.trim());
                     if let Err(error) = runner.run_script(&statement).await {
-                        tell(format_args!("error: {error:#}"));
+                        tell_lines(format_args!("error: {error:#}"));
                     }
                 }
             }

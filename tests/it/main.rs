@@ -14,6 +14,7 @@ mod damage;
 mod determinism;
 mod embedding;
 mod engine;
+mod estimates;
 mod evaluate;
 mod format;
 mod kept_columns;

@@ -1,5 +1,10 @@
 //! Tables that are out of the ordinary: nothing is lost without a word, and one that is broken does not stop the others.
 
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, ListArray, RecordBatch};
+use datafusion::arrow::datatypes::Float64Type;
+use datafusion::parquet::arrow::ArrowWriter;
 use serde_json::Value;
 
 use crate::commands::{Folder, fails, ok, run};
@@ -51,6 +56,79 @@ fn a_bound_that_pays_is_proposed_where_targets_do_not() {
     assert_eq!(ok(&estimate)["pays"], true);
     let text = String::from_utf8(run(&estimate).stdout).expect("text");
     assert!(text.contains("Targets do not pay") && text.contains("--max-error 0.05\n"), "{text}");
+}
+
+/// A number as Thrift writes it, seven bits at a time.
+fn varint(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+/// A Parquet file of a footer alone: the parts of a schema have so many children, and there are said to be so many row groups.
+fn footer_alone(children: &[u64], row_groups: u64) -> Vec<u8> {
+    // The version, the schema, rows, row groups.
+    let mut metadata = [&[0x15, 2, 0x19, 0xFC][..], &varint(children.len() as u64)].concat();
+    for children in children {
+        metadata.extend([&[0x35, 0, 0x18, 1, b'g', 0x15][..], &varint(2 * children), &[0]].concat());
+    }
+    metadata.extend([&[0x16, 0, 0x19, 0xFC][..], &varint(row_groups), &[0]].concat());
+    let length = (metadata.len() as u32).to_le_bytes();
+    [&b"PAR1"[..], &metadata, &length, b"PAR1"].concat()
+}
+
+/// Readers make room for what they are told there is, and go as deep as they are led.
+#[test]
+fn footers_that_claim_too_much_are_errors() {
+    let folder = Folder::new();
+    let deep: Vec<u64> = (0..5000).map(|_| 1).chain([0]).collect();
+    let cases = [
+        (footer_alone(&deep, 0), "nested deeper than 100 levels"),
+        (footer_alone(&[1, (1 << 31) - 1, 0], 0), "one of them claims 2147483647"),
+        (footer_alone(&[0], (1 << 31) - 1), "a size of 2147483647"),
+    ];
+    let table = folder.path("t.parquet");
+    for (bytes, told) in cases {
+        std::fs::write(&table, bytes).expect("written");
+        for command in
+            [&["estimate", &table][..], &["compress", &table, "-o", &folder.path("a"), "--lossless"]]
+        {
+            let error = fails(command);
+            assert!(
+                error.contains("t.parquet: not a Parquet file") && error.contains(told),
+                "{command:?}: {error}"
+            );
+        }
+    }
+}
+
+/// Dictionaries of two million sensors were tried, dozens of them.
+#[test]
+fn a_few_long_lists_take_little_memory() {
+    let folder = Folder::new();
+    let table = folder.path("long.parquet");
+    let mut writer = None;
+    for row in 0..3 {
+        let values: Vec<Option<f64>> = (0..2_000_000)
+            .map(|i| Some((f64::from(i) / 1000.0).sin().mul_add(10.0, f64::from(row)).round()))
+            .collect();
+        let lists = ListArray::from_iter_primitive::<Float64Type, _, _>([Some(values)]);
+        let rows = RecordBatch::try_from_iter([("v", Arc::new(lists) as ArrayRef)]).expect("a table");
+        let writer = writer.get_or_insert_with(|| {
+            let file = std::fs::File::create(&table).expect("a file");
+            ArrowWriter::try_new(file, rows.schema(), None).expect("a writer")
+        });
+        writer.write(&rows).expect("written");
+    }
+    writer.expect("a writer").close().expect("whole");
+    let report = ok(&["compress", &table, "-o", &folder.path("a"), "--max-error", "0.01"]);
+    let peak = report["peak_memory_bytes"].as_u64().expect("bytes");
+    assert!(peak < 1_000_000_000, "{peak}: {report}");
+    assert_eq!(ok(&["verify", &folder.path("a"), "--against", &table])["match_their_originals"], 1);
 }
 
 #[test]

@@ -122,6 +122,12 @@ impl CompressArguments {
                  --max-error E promises that none is off by more than E"
             ));
         }
+        if job.bound != Bound::None && report.error().nmae > USELESS {
+            let error = percent(report.error().nmae);
+            tell(format_args!(
+                "warning: the bound is as large as the values: their mean error is {error} of them. A smaller one keeps more"
+            ));
+        }
         print(&report, &archive, archive.total_bytes(), self.running.format)?;
         failures(&report)
     }
@@ -161,7 +167,7 @@ fn failures(report: &JobReport) -> Result<()> {
 }
 
 /// Mean errors from here on leave nothing of the values.
-const USELESS: f64 = 0.5;
+pub(super) const USELESS: f64 = 0.5;
 /// What is reached may be off the target by so much: it is printed in as many digits.
 const NEARLY: f64 = 1.002;
 

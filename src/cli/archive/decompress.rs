@@ -7,6 +7,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::parquet::basic::Type;
+use datafusion::parquet::schema::types::SchemaDescriptor;
 use futures::{Stream, StreamExt};
 use tokio::task::JoinError;
 
@@ -107,11 +109,7 @@ impl DecompressArguments {
         }
         self.check_absent(target.exists())?;
         let schema = archive.schema().await?;
-        // As the first of them has it.
-        let types = match archive.files().first() {
-            Some(first) => archive.data_file(first).await?.parquet_types()?,
-            None => parquet_types(&schema, None)?,
-        };
+        let types = common_types(archive, &schema).await?;
         let mut output = ParquetOutput::create_with(target, schema.clone(), types, ParquetOutput::FAST)?;
         let mut restored = Restored::default();
         for entry in archive.files() {
@@ -137,6 +135,28 @@ impl DecompressArguments {
         }
         Ok(())
     }
+}
+
+/// The Parquet types of all files' rows in one file: those of the first, unless values of others would not fit.
+pub(super) async fn common_types(archive: &Archive, schema: &SchemaRef) -> Result<SchemaDescriptor> {
+    let Some((first, others)) = archive.files().split_first() else {
+        return Ok(parquet_types(schema, None)?);
+    };
+    let types = archive.data_file(first).await?.parquet_types()?;
+    let physical = |types: &SchemaDescriptor| -> Vec<Type> {
+        types.columns().iter().map(|column| column.physical_type()).collect()
+    };
+    let plain = parquet_types(schema, None)?;
+    if physical(&plain) == physical(&types) {
+        return Ok(types);
+    }
+    // Some are narrower than what Arrow reads them as.
+    for other in others {
+        if physical(&archive.data_file(other).await?.parquet_types()?) != physical(&types) {
+            return Ok(plain);
+        }
+    }
+    Ok(types)
 }
 
 /// What was restored of an archive.

@@ -11,10 +11,12 @@ use super::super::output::{check_text_output, write_text};
 use super::super::parse::{parse_count, parse_positive, parse_ratio, parse_share};
 use super::super::threads::limit_threads;
 use super::arguments::{LayoutArguments, LearnArguments};
+use super::compress::USELESS;
 use super::estimate_page;
 use super::paths::inputs;
 use super::progress::JobBar;
-use crate::archive::{Aim, Bound, Estimate, EstimateRequest, Prediction, Target, estimate};
+use crate::archive::{Aim, Bound, Estimate, EstimateRequest, Prediction, Target, estimate, listed};
+use crate::cli::messages::on_one_line;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct EstimateArguments {
@@ -140,16 +142,25 @@ impl EstimateArguments {
             });
             writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
         }
-        writeln!(text, "\n{}", self.verdict(estimate))?;
+        for said in self.verdict(estimate) {
+            match said {
+                Said::Sentence(sentence) => writeln!(text, "\n{}", on_one_line(&sentence))?,
+                Said::Command(command) => writeln!(text, "\n    {command}")?,
+            }
+        }
         Ok(text)
     }
 
     /// Whether it pays, and what to do next.
-    pub(super) fn verdict(&self, estimate: &Estimate) -> String {
+    pub(super) fn verdict(&self, estimate: &Estimate) -> Vec<Said> {
         let times = |line: &Prediction| estimate.source_bytes as f64 / line.bytes.max(1) as f64;
         let recommended = estimate.recommended.and_then(|line| estimate.ladder.get(line));
+        let mut said = Vec::new();
         match (&estimate.reason, recommended) {
-            (Some(reason), _) => format!("It does not pay: {reason}."),
+            (Some(reason), _) => {
+                let so = if estimate.sorted.is_some() { " as it is" } else { "" };
+                said.push(Said::Sentence(format!("It does not pay{so}: {reason}.")));
+            }
             (None, Some(line)) => {
                 let kept = match line.aim {
                     Aim::Bound(Bound::MaxError(bound)) => format!("no value is off by more than {bound}"),
@@ -158,16 +169,79 @@ impl EstimateArguments {
                     }
                     _ => "every value comes back as it was".to_string(),
                 };
-                format!(
-                    "It pays: {:.1} times smaller than the files, and {kept}.\n\n    {}",
-                    times(line),
-                    self.command(estimate, line.aim)
-                )
+                let so = format!("It pays: {:.1} times smaller than the files, and {kept}.", times(line));
+                said.extend([Said::Sentence(so), Said::Command(self.command(estimate, line.aim))]);
             }
             // Only targets are met.
-            (None, None) => "It pays for what is asked for, but no bound on single values does.".to_string(),
+            (None, None) => said.push(Said::Sentence(
+                "It pays for what is asked for, but no bound on single values does.".to_string(),
+            )),
         }
+        if let Some(other) = &estimate.other_layout {
+            said.push(Said::Sentence(format!(
+                "{} was measured too, and takes {} bytes.",
+                abbreviated(&other.layout_arguments),
+                other.bytes
+            )));
+        }
+        if let Some(sorted) = &estimate.sorted {
+            let time = sorted.by.first().map_or("", String::as_str);
+            let would = match &sorted.prediction {
+                Some(line) => format!(
+                    "sorted they take {} bytes with {}, {:.1} times less than the files",
+                    line.bytes,
+                    flag(line.aim),
+                    times(line)
+                ),
+                None => "sorted they may take far fewer bytes".to_string(),
+            };
+            said.push(Said::Sentence(format!("The rows are in no order of {time}: {would}.")));
+            said.push(Said::Command(self.sorting_command(&sorted.by)));
+        }
+        said
     }
+
+    /// The command that puts the rows into another order.
+    fn sorting_command(&self, by: &[String]) -> String {
+        let table = match &self.inputs[..] {
+            [input] => input.replace('\'', "''"),
+            _ => "TABLE".to_string(),
+        };
+        let columns: Vec<String> = by.iter().map(|name| identifier(name)).collect();
+        let query =
+            format!("COPY (SELECT * FROM '{table}' ORDER BY {}) TO 'sorted.parquet'", columns.join(", "));
+        let is_plain = !query.contains(|c: char| "$`\\\"!".contains(c) || c.is_control());
+        format!("sparrow sql -c {}", if is_plain { format!("\"{query}\"") } else { quoted(&query) })
+    }
+}
+
+/// A part of what is said at the end.
+pub(super) enum Said {
+    Sentence(String),
+    Command(String),
+}
+
+/// A column as SQL takes it.
+fn identifier(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c == '_';
+    if name.starts_with(is_plain) && name.chars().all(|c| is_plain(c) || c.is_ascii_digit()) {
+        name.to_string()
+    } else {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    }
+}
+
+/// Words of a command, of long ones the beginning: all of them are in the command.
+fn abbreviated(words: &[String]) -> String {
+    const LETTERS: usize = 100;
+    let word = |word: &String| match word.char_indices().nth(LETTERS) {
+        Some((end, _)) => {
+            let names: Vec<&str> = word.split(',').collect();
+            if names.len() > 1 { listed(&names) } else { format!("{}…", &word[..end]) }
+        }
+        None => word.clone(),
+    };
+    on_one_line(&words.iter().map(word).collect::<Vec<_>>().join(" ")).into_owned()
 }
 
 /// A word as a shell takes it.
@@ -175,8 +249,12 @@ fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_string()
-    } else {
+    } else if on_one_line(word) == word {
         format!("'{}'", word.replace('\'', r"'\''"))
+    } else {
+        // As bash and zsh read escapes.
+        let word = word.replace('\\', r"\\").replace('\'', r"\'");
+        format!("$'{}'", on_one_line(&word))
     }
 }
 
@@ -193,9 +271,9 @@ fn flag(aim: Aim) -> String {
 
 /// What was looked at.
 pub(super) fn summary(estimate: &Estimate) -> String {
-    let kept = match estimate.kept_numbers.join(", ") {
+    let kept = match listed(&estimate.kept_numbers) {
         none if none.is_empty() => none,
-        names => format!(" ({names}: kept as they are)"),
+        names => format!(" ({}: kept as they are)", on_one_line(&names)),
     };
     format!(
         "{} rows in {} file{}, {} bytes ({} bytes of values in memory); layout {}{}; {} rows were looked at.",
@@ -204,7 +282,7 @@ pub(super) fn summary(estimate: &Estimate) -> String {
         if estimate.files == 1 { "" } else { "s" },
         estimate.source_bytes,
         estimate.value_bytes,
-        estimate.layout_arguments.join(" "),
+        abbreviated(&estimate.layout_arguments),
         kept,
         estimate.sampled_rows
     )
@@ -226,7 +304,11 @@ pub(super) fn lines(estimate: &Estimate) -> Vec<Vec<String>> {
                 Bound::None => "codes alone",
                 _ => "codes and residuals",
             };
-            let unmet = if line.met { "" } else { ", not met" };
+            let unmet = match line.met {
+                true if line.nmae > USELESS => ", next to nothing is left of the values",
+                true => "",
+                false => ", not met",
+            };
             format!("{} atoms, {}, lambda {:.3}, {rest}{unmet}", line.atoms, line.kernel, line.lambda)
         };
         vec![

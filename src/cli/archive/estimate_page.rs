@@ -3,13 +3,18 @@
 use anyhow::Result;
 
 use super::super::page::{LineChart, Page, Series};
-use super::estimate::{COLUMNS, EstimateArguments, lines, summary};
-use crate::archive::Estimate;
+use super::estimate::{COLUMNS, EstimateArguments, Said, lines, summary};
+use crate::archive::{Bound, Estimate};
 
 pub(super) fn render(arguments: &EstimateArguments, estimate: &Estimate) -> Result<String> {
     let mut page = Page::new(&format!("Estimate for {}", arguments.inputs.join(" ")));
     page.paragraph(&summary(estimate));
-    page.paragraph(&arguments.verdict(estimate));
+    for said in arguments.verdict(estimate) {
+        match said {
+            Said::Sentence(text) => page.paragraph(&text),
+            Said::Command(text) => page.command(&text),
+        }
+    }
     page.heading("What it would take");
     page.table(&COLUMNS, &lines(estimate));
     page.heading("Bytes against errors");
@@ -47,21 +52,46 @@ pub(super) fn render(arguments: &EstimateArguments, estimate: &Estimate) -> Resu
         ));
     }
     for example in &estimate.examples {
-        let series = |name: &str, values: &[f64]| Series {
+        let series = |name: &str, values: &mut dyn Iterator<Item = f64>| Series {
             name: name.to_string(),
-            points: values.iter().enumerate().map(|(row, value)| (row as f64, *value)).collect(),
+            points: example.along.iter().copied().zip(values).collect(),
         };
-        page.line_chart(&LineChart {
-            title: format!("Sensor {}", example.sensor),
-            x_label: "signal".to_string(),
+        let mut chart = LineChart {
+            title: example.name.clone(),
+            x_label: example.axis.clone(),
             y_label: "value".to_string(),
-            series: vec![series("decoded", &example.decoded), series("original", &example.original)],
+            series: vec![
+                series("decoded", &mut example.decoded.iter().copied()),
+                series("original", &mut example.original.iter().copied()),
+            ],
             ..LineChart::default()
-        });
+        };
+        page.line_chart(&chart);
+        let bound = |value: f64| match shown.map(|line| line.bound) {
+            Some(Bound::MaxError(bound)) => Some(bound),
+            Some(Bound::MaxRelativeError(share)) => Some(share * value.abs()),
+            _ => None,
+        };
+        // Without a bound, or with no error at all, there is nothing to see.
+        if example.original.iter().any(|value| bound(*value).is_some()) {
+            let errors =
+                example.decoded.iter().zip(&example.original).map(|(decoded, value)| decoded - value);
+            let side = |sign: f64| {
+                example.original.iter().map(move |value| bound(*value).map_or(f64::NAN, |bound| sign * bound))
+            };
+            chart.title = format!("{}: errors", example.name);
+            chart.y_label = "decoded less original".to_string();
+            chart.series = vec![
+                series("error", &mut errors.into_iter()),
+                series("bound", &mut side(1.0)),
+                series("bound, below", &mut side(-1.0)),
+            ];
+            page.line_chart(&chart);
+        }
     }
     page.heading("Commands");
     for line in &estimate.ladder {
-        page.paragraph(&arguments.command(estimate, line.aim));
+        page.command(&arguments.command(estimate, line.aim));
     }
     Ok(page.render())
 }

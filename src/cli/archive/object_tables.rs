@@ -14,10 +14,10 @@ use futures::StreamExt;
 
 use super::super::output::{ParquetOutput, in_parts, writer_options};
 use super::super::stores::Stored;
-use super::decompress::{Restored, decoded};
+use super::decompress::{Restored, common_types, decoded};
 use super::object_job::check_not_inside;
 use super::upload::{Upload, Uploaded};
-use crate::archive::{Archive, FileEntry, parquet_types};
+use crate::archive::{Archive, FileEntry};
 
 /// Writes an archive's tables, as one file or one for each of the archive's.
 pub(super) async fn write(
@@ -84,11 +84,7 @@ fn table_path(target: &Stored, entry: &FileEntry) -> Result<Path> {
 
 async fn upload_one(archive: &Archive, target: &Stored, uploaded: &mut Vec<Uploaded>) -> Result<Restored> {
     let schema = archive.schema().await?;
-    // As the first of them has it.
-    let types = match archive.files().first() {
-        Some(first) => archive.data_file(first).await?.parquet_types()?,
-        None => parquet_types(&schema, None)?,
-    };
+    let types = common_types(archive, &schema).await?;
     let table = Table::begin(&target.store, target.path.clone(), schema, types).await?;
     let (table, rows) = table.filled(archive, archive.files()).await?;
     uploaded.push(table);

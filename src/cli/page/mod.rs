@@ -31,6 +31,11 @@ impl Page {
         self.body += &format!("<p>{}</p>\n", escaped(text));
     }
 
+    /// A command as it is typed.
+    pub fn command(&mut self, text: &str) {
+        self.body += &format!("<pre tabindex=\"0\"><code>{}</code></pre>\n", escaped(text));
+    }
+
     /// A table that scrolls in its own box; columns of numbers are aligned right.
     pub fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
         let numeric: Vec<bool> = (0..header.len()).map(|column| is_numeric(rows, column)).collect();
@@ -109,6 +114,7 @@ mod tests {
         let mut page = Page::new(bad);
         page.heading(bad);
         page.paragraph(bad);
+        page.command(bad);
         page.table(&[bad], &[vec![bad.into()]]);
         let series = vec![Series { name: bad.into(), points: vec![(1.0, 2.0)] }];
         let [title, x_label, y_label] = [bad, bad, bad].map(String::from);
@@ -117,7 +123,7 @@ mod tests {
         page.bar_chart(&BarChart { title, x_label, y_label, bars: vec![1.0] });
         let html = page.render();
         assert!(!html.contains("<b>") && !html.contains("&\""));
-        assert_eq!(html.matches("&lt;b&gt;&amp;&quot;&#39;").count(), 17);
+        assert_eq!(html.matches("&lt;b&gt;&amp;&quot;&#39;").count(), 18);
         assert!(!html.contains("//"), "no address of anything outside the page");
     }
 

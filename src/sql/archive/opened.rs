@@ -13,7 +13,7 @@ use futures::{FutureExt, StreamExt, TryStreamExt};
 use percent_encoding::percent_decode_str;
 
 use super::{external, statistics};
-use crate::archive::{Archive, DataFile, FileEntry};
+use crate::archive::{Archive, DataFile, FileEntry, listed};
 use crate::columnar::hold_the_same;
 
 /// An archive whose footers are known.
@@ -185,9 +185,12 @@ fn check_columns(found: &Schema, table: &Schema) -> Result<()> {
         let nullable = if field.is_nullable() { "" } else { " NOT NULL" };
         format!("{} {}{nullable}", field.name(), field.data_type())
     };
-    let all =
-        |schema: &Schema| schema.fields().iter().map(|field| told(field)).collect::<Vec<_>>().join(", ");
-    plan_err!("the archive has other columns than the table: {}; the table has {}", all(found), all(table))
+    let all = |schema: &Schema| schema.fields().iter().map(|field| told(field)).collect::<Vec<_>>();
+    plan_err!(
+        "the archive has other columns than the table: {}; the table has {}",
+        listed(&all(found)),
+        listed(&all(table))
+    )
 }
 
 /// Columns, and after them those of the folders that files are in.
