@@ -48,6 +48,7 @@ mod manifest;
 mod memory;
 mod number;
 mod opened;
+mod originals;
 mod other_columns;
 mod output;
 mod parquet_footer;
@@ -68,6 +69,7 @@ mod site;
 mod source;
 mod space;
 mod sparse_codes;
+mod staging;
 #[cfg(feature = "cli")]
 mod strangers;
 mod trial;
@@ -98,9 +100,9 @@ pub use layout_request::LayoutRequest;
 pub use learn::LearnSettings;
 #[cfg(feature = "cli")]
 pub(crate) use lock::is_still_at;
-#[cfg(feature = "cli")]
-pub(crate) use manifest::JOB_FILE;
 pub use manifest::{ErrorSummary, FileEntry, HistoryEntry};
+#[cfg(feature = "cli")]
+pub(crate) use manifest::{JOB_FILE, MARK_FILE};
 #[cfg(feature = "sql")]
 pub(crate) use memory::{coding_bytes, learning_bytes};
 pub use opened::{Archive, Verification};
