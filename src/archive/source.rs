@@ -465,7 +465,7 @@ mod tests {
     async fn rows_that_are_claimed_must_be_there() {
         use object_store::memory::InMemory;
         use parquet::arrow::ArrowWriter;
-        use parquet::file::metadata::{FileMetaData, ParquetMetaDataWriter, RowGroupMetaData};
+        use parquet::file::metadata::{ParquetMetaDataWriter, RowGroupMetaData};
 
         let numbers = Arc::new(arrow::array::Int64Array::from_iter_values(0..1000)) as ArrayRef;
         let batch = RecordBatch::try_from_iter([("i", numbers)]).expect("a batch");
@@ -474,23 +474,35 @@ mod tests {
         writer.write(&batch).expect("written");
         let metadata = writer.close().expect("closed");
         let end = file.len() as u64 - crate::archive::parquet_footer::footer_length(&file).expect("a footer");
-        let known = metadata.file_metadata();
-        let forged = |rows: i64, in_group: Option<i64>| -> Bytes {
+        // As many bytes as are needed, seven bits each, after a shift for the sign.
+        let number = |rows: u64| -> Vec<u8> {
+            let (mut left, mut bytes) = (rows << 1, Vec::new());
+            while left >= 0x80 {
+                bytes.push(left as u8 | 0x80);
+                left >>= 7;
+            }
+            bytes.push(left as u8);
+            bytes
+        };
+        // The field of rows comes before that of row groups.
+        let field = |rows: u64| [&[0x16][..], &number(rows), &[0x19]].concat();
+        let forged = |rows: u64, in_group: Option<u64>| -> Bytes {
             let groups: Vec<RowGroupMetaData> = in_group
                 .map(|rows| {
-                    let builder = metadata.row_group(0).clone().into_builder().set_num_rows(rows);
+                    let builder = metadata.row_group(0).clone().into_builder().set_num_rows(rows as i64);
                     builder.build().expect("a row group")
                 })
                 .into_iter()
                 .collect();
-            let description = known.schema_descr_ptr();
-            let file_metadata = FileMetaData::new(known.version(), rows, None, None, description, None);
-            let mut forged = file[..end as usize].to_vec();
+            let metadata = ParquetMetaData::new(metadata.file_metadata().clone(), groups);
             let mut footer = Vec::new();
-            let metadata = ParquetMetaData::new(file_metadata, groups);
             ParquetMetaDataWriter::new(&mut footer, &metadata).finish().expect("a footer");
-            forged.extend(footer);
-            forged.into()
+            footer.truncate(footer.len() - 8);
+            let (own, wanted) = (field(in_group.unwrap_or(0)), field(rows));
+            let place = footer.windows(own.len()).position(|bytes| bytes == own).expect("rows");
+            footer.splice(place..place + own.len(), wanted);
+            let length = (footer.len() as u32).to_le_bytes();
+            [&file[..end as usize], &footer, &length, b"PAR1"].concat().into()
         };
         let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
         let path = Path::from("a.parquet");
