@@ -126,20 +126,28 @@ impl Site {
         self.named(name, Some(format!("{tag}/{name}")))
     }
 
-    /// Takes a place unless another has it. Where a store cannot tell, nobody else is there.
+    /// Takes a place unless another has it: while it is written to, an object beside it says so, and then it does itself.
+    /// Where a store cannot tell, nobody else is there.
     async fn is_taken_now(&self, spot: &Spot) -> Result<bool> {
-        match self.store.put_opts(&spot.path, Bytes::new().into(), PutMode::Create.into()).await {
-            Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
-            Err(error) if !cannot_create(&error) => Err(error.into()),
-            _ => Ok(true),
+        let taken = taken(&spot.path)?;
+        match self.store.put_opts(&taken, Bytes::new().into(), PutMode::Create.into()).await {
+            Err(object_store::Error::AlreadyExists { .. }) => return Ok(false),
+            Err(error) if !cannot_create(&error) => return Err(error.into()),
+            _ => {}
         }
+        let found = self.store.head(&spot.path).await;
+        if let Err(object_store::Error::NotFound { .. }) = found {
+            return Ok(true);
+        }
+        self.release(spot).await;
+        found.map(|_| false).map_err(ArchiveError::from)
     }
 
-    /// Gives up a place that nothing was written to.
-    pub async fn give_back(&self, spot: &Spot) {
-        if self.takes_names() {
-            // What is left otherwise is empty, and no part of an archive.
-            let _ = self.store.delete(&spot.path).await;
+    /// Says that a place is not written to any more.
+    pub async fn release(&self, spot: &Spot) {
+        if let (true, Ok(taken)) = (self.takes_names(), taken(&spot.path)) {
+            // What is left otherwise is empty, and keeps a name that is not the only one.
+            let _ = self.store.delete(&taken).await;
         }
     }
 
@@ -276,6 +284,11 @@ pub(super) fn cannot_create(error: &object_store::Error) -> bool {
     false
 }
 
+/// What says that a place is written to; no reader takes it for a table.
+fn taken(path: &Path) -> Result<Path> {
+    Path::parse(format!("{path}.taken")).map_err(|error| ArchiveError::layout(format!("{path}: {error}")))
+}
+
 /// The name of a folder for files whose usual names are taken.
 pub(super) fn tag(what: &str) -> String {
     hash_of(what.as_bytes())[..8].to_string()
@@ -285,4 +298,34 @@ pub(super) fn tag(what: &str) -> String {
 #[cfg(feature = "cli")]
 pub(crate) fn is_tag(folder: &str) -> bool {
     folder.len() == 8 && folder.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::TryStreamExt;
+    use object_store::memory::InMemory;
+
+    #[tokio::test]
+    async fn a_name_in_an_object_store_is_taken_without_being_used() {
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let site = Site::shared(&store, &Path::from("archive")).await.expect("a site");
+        let objects = async || -> Vec<String> {
+            let found: Vec<_> = store.list(None).try_collect().await.expect("a list");
+            found.into_iter().map(|object| object.location.to_string()).collect()
+        };
+        let first = site.take("a.parquet", "one").await.expect("a place");
+        assert_eq!(first.path.as_ref(), "archive/a.parquet");
+        assert!(!objects().await.iter().any(|name| name.ends_with(".parquet")));
+        // Others have it as long as it is written to, and once it is there.
+        let second = site.take("a.parquet", "two").await.expect("a place");
+        assert!(second.path.as_ref().ends_with("/a.parquet") && second.file.is_some(), "{second:?}");
+        site.release(&second).await;
+        store.put(&first.path, Bytes::from_static(b"PAR1").into()).await.expect("written");
+        site.release(&first).await;
+        let third = site.take("a.parquet", "two").await.expect("a place");
+        assert_eq!(third.path, second.path);
+        site.release(&third).await;
+        assert_eq!(objects().await, ["archive/a.parquet"]);
+    }
 }

@@ -99,9 +99,9 @@ impl Work<'_> {
         let Some(source) = sources.first() else { return Err(ArchiveError::layout("there is no file")) };
         let spot = self.site.take(&source.input.name, &source.identity()).await?;
         let written = self.best_of(sources, source, &spot).await;
-        match &written {
-            Ok(_) => self.written.push(spot.path),
-            Err(_) => self.site.give_back(&spot).await,
+        self.site.release(&spot).await;
+        if written.is_ok() {
+            self.written.push(spot.path);
         }
         written
     }
