@@ -1,12 +1,13 @@
 //! The job that adds files to an archive.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::datatypes::SchemaRef;
 use object_store::ObjectStore;
 use object_store::path::Path;
 
 use super::compress::{group_sensors, open_all, rows_of, value_bytes};
+use super::copied::unreadable;
 use super::job::{Input, Job, JobObserver, JobProgress, JobReport};
 use super::layout::{Layout, Table};
 use super::manifest::{DictionaryEntry, FileEntry, HistoryEntry, Manifest};
@@ -15,6 +16,7 @@ use super::site::Site;
 use super::source::Source;
 use super::work::Work;
 use super::{ArchiveError, Result, dictionary_file};
+use crate::math::MathError;
 
 /// What files are added to.
 pub(super) struct Existing {
@@ -38,7 +40,7 @@ pub(super) async fn append(
 ) -> Result<JobReport> {
     let Existing { generation, number, manifest: current, schema } = existing;
     let (mut sources, mut failed) = open_all(inputs, observer).await;
-    let skipped = leave_out_known(&mut sources, &mut failed, &current, job.skip_existing, observer);
+    let skipped = leave_out_known(&mut sources, &mut failed, &current, job.skip_existing, observer).await;
     leave_out_of_other_partitions(&mut sources, &mut failed, &current, observer);
     let Some(first) = sources.first() else {
         return match failed.into_iter().next() {
@@ -52,8 +54,8 @@ pub(super) async fn append(
     let schema = schema.unwrap_or_else(|| first.schema.clone());
     sources.iter_mut().for_each(|source| source.read_as(&schema));
     let table = Table::new(generation.description.layout.clone(), schema.clone(), Vec::new())?;
-    let site = Site::shared(store, folder);
-    let mut work = Work {
+    let site = Site::shared(store, folder).await?;
+    let work = Work {
         site: &site,
         generation,
         number,
@@ -65,37 +67,70 @@ pub(super) async fn append(
         progress: JobProgress::new(&sources),
         job,
     };
+    let added = add(work, &sources, failed, &table, folder, &current).await;
+    if let Err(ArchiveError::Cancelled | ArchiveError::Math(MathError::Cancelled)) = &added
+        && job.resume
+    {
+        site.keep();
+    }
+    Ok(JobReport { skipped, ..added? })
+}
+
+/// Codes files, and adds them to what the archive has by then.
+async fn add(
+    mut work: Work<'_>,
+    sources: &[Source],
+    failed: Vec<(String, ArchiveError)>,
+    table: &Table,
+    folder: &Path,
+    current: &Manifest,
+) -> Result<JobReport> {
+    let (site, number) = (work.site, work.number);
     // Where a dictionary did not pay, more data may change that.
-    if has_outgrown(&work.generation, rows_of(&sources))
-        && let Err(error) = work.learn_next(&sources).await
+    if has_outgrown(&work.generation, rows_of(sources))
+        && let Err(error) = work.learn_next(sources).await
         && error.ends_a_job()
     {
         return Err(error);
     }
-    let mut report = work.run(&sources, failed).await?;
-    report.skipped = skipped;
+    let mut report = work.run(sources, failed).await?;
     if report.files.is_empty() {
         return Ok(report);
     }
-    report.value_bytes = value_bytes(&table, &work.generation, &report.files);
+    report.value_bytes = value_bytes(table, &work.generation, &report.files);
     let history = HistoryEntry::new("append", &report.files);
+    let dictionaries = (number + 1..).zip(&work.later).map(|(number, entry)| entry.file_name(number));
+    site.sync(dictionaries.chain(report.files.iter().map(|file| file.path.clone()))).await?;
+    // What they are called and numbered where they were added.
+    let added = Mutex::new(None);
     // Others may have added files meanwhile, and dictionaries.
-    let updated = Manifest::update(store.as_ref(), folder, |manifest| {
-        if !manifest.continues(&current) {
+    let updated = Manifest::update(site.store.as_ref(), folder, |manifest| {
+        if !manifest.continues(current) {
             return Err(ArchiveError::Replaced);
         }
         check_new(manifest, report.files.iter().map(|file| file.path.as_str()))?;
-        let numbers = numbers_of(&work.later, number, manifest);
-        manifest.history.push(history.clone());
-        manifest.files.extend(report.files.iter().cloned().map(|mut file| {
+        let numbers = add_dictionaries(&work.later, number, manifest, site)?;
+        let mut files = report.files.clone();
+        for file in &mut files {
             file.generation = numbers(file.generation);
-            file
-        }));
+            site.publish(file)?;
+        }
+        manifest.history.push(history.clone());
+        manifest.files.extend(files.iter().cloned());
+        *added.lock().unwrap_or_else(PoisonError::into_inner) = Some(files);
         Ok(())
     });
-    let manifest = match updated.await {
-        Ok(manifest) => manifest,
-        Err(error) => work.unless_written(store, folder, &report.files, error).await?,
+    let updated = updated.await;
+    let named = added.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let manifest = match (updated, named) {
+        (Ok(manifest), _) => manifest,
+        (Err(error), Some(files)) => work.unless_written(&site.store, folder, &files, error).await?,
+        // Without a name a file is in no manifest.
+        (Err(error), None) if site.is_staged() => {
+            site.withdraw(&[]).await;
+            return Err(error);
+        }
+        (Err(error), None) => work.unless_written(&site.store, folder, &report.files, error).await?,
     };
     report.dictionary_bytes = manifest.dictionaries().map(|entry| entry.bytes).sum();
     // As they are numbered there.
@@ -124,29 +159,30 @@ fn has_outgrown(Generation { codebook, description }: &Generation, rows: u64) ->
 
 /// Adds dictionaries to an archive, and says which numbers they have there: `number` was the last one when they
 /// were learned.
-fn numbers_of(
+fn add_dictionaries(
     later: &[DictionaryEntry],
     number: u32,
     manifest: &mut Manifest,
-) -> impl Fn(u32) -> u32 + use<> {
+    site: &Site,
+) -> Result<impl Fn(u32) -> u32 + use<>> {
     let mut numbers = Vec::new();
     for entry in later {
         let known = manifest.dictionaries().position(|other| other.hash == entry.hash);
         numbers.push(known.unwrap_or_else(|| manifest.dictionaries().count()) as u32);
         if known.is_none() {
             // The usual name is that of another number now.
-            let file = Some(entry.file_name(number + numbers.len() as u32));
-            let usual = Some(dictionary_file::file_name(manifest.dictionaries().count() as u32));
-            let file = file.filter(|file| Some(file) != usual.as_ref());
+            let written = entry.file_name(number + numbers.len() as u32);
+            let usual = dictionary_file::file_name(manifest.dictionaries().count() as u32);
+            let file = site.publish_dictionary(written, &usual, &entry.hash)?;
             manifest.later_dictionaries.push(DictionaryEntry { file, ..entry.clone() });
         }
     }
-    move |of: u32| of.checked_sub(number + 1).and_then(|i| numbers.get(i as usize).copied()).unwrap_or(of)
+    Ok(move |of: u32| of.checked_sub(number + 1).and_then(|i| numbers.get(i as usize).copied()).unwrap_or(of))
 }
 
 /// Leaves out the tables that an archive has files of already. They fail, unless they are to be passed over and are what
 /// the archive's files were made from: how many of these there are.
-fn leave_out_known(
+async fn leave_out_known(
     sources: &mut Vec<Source>,
     failed: &mut Vec<(String, ArchiveError)>,
     manifest: &Manifest,
@@ -154,18 +190,27 @@ fn leave_out_known(
     observer: &dyn JobObserver,
 ) -> usize {
     let mut skipped = 0;
-    let mut taken = Vec::new();
-    sources.retain(|source| {
-        let name = &source.input.name;
-        let Some(known) = manifest.files.iter().find(|file| file.path == *name) else { return true };
-        let is_same = known.source == source.identity() && known.source_bytes == source.bytes;
-        match (skip, is_same) {
-            (true, true) => skipped += 1,
-            (true, false) => taken.push((name.clone(), ArchiveError::TakenByOther(name.clone()))),
-            (false, _) => taken.push((name.clone(), ArchiveError::Taken(name.clone()))),
-        }
-        false
-    });
+    let (mut new, mut taken) = (Vec::new(), Vec::new());
+    for source in sources.drain(..) {
+        let Input { store, path, name } = &source.input;
+        let error = match manifest.files.iter().find(|file| file.path == *name) {
+            None => {
+                new.push(source);
+                continue;
+            }
+            Some(_) if !skip => ArchiveError::Taken(name.clone()),
+            Some(known) => match known.is_made_from(store, path).await {
+                Ok(true) => {
+                    skipped += 1;
+                    continue;
+                }
+                Ok(false) => ArchiveError::TakenByOther(name.clone()),
+                Err(error) => unreadable(error),
+            },
+        };
+        taken.push((name.clone(), error));
+    }
+    *sources = new;
     // Where nothing is left to do the job fails, and tells why.
     if !sources.is_empty() {
         taken.iter().for_each(|(name, error)| observer.on_failure(name, error));

@@ -11,7 +11,9 @@ use super::footer::ALL_TOGETHER;
 use super::job::{Input, Job, JobObserver, JobProgress, JobReport};
 use super::layout::{Layout, Table};
 use super::layout_request::find_layout;
-use super::manifest::{DictionaryEntry, FileEntry, Found, HistoryEntry, JOB_FILE, Manifest, hash_of, place};
+use super::manifest::{
+    DictionaryEntry, FileEntry, Found, HistoryEntry, JOB_FILE, Manifest, hash_of, place, shown,
+};
 use super::opened::Generation;
 use super::prepare::{self, Request};
 use super::quantiser::Bound;
@@ -19,6 +21,7 @@ use super::site::{Site, cannot_create};
 use super::source::Source;
 use super::work::Work;
 use super::{ArchiveError, FORMAT_VERSION, Result, dictionary_file};
+use crate::columnar::dictionary_to_bytes;
 
 /// Sensors coded together, so that one of many can be read alone.
 const GROUP_SENSORS: usize = 64;
@@ -69,7 +72,7 @@ async fn make(
     }
     let old = Manifest::read(store.as_ref(), folder).await?;
     if old.is_some() && !job.overwrite && !job.resume {
-        return Err(ArchiveError::Exists(folder.to_string()));
+        return Err(ArchiveError::Exists(shown(store.as_ref(), folder)));
     }
     let (mut sources, failed) = open_all(inputs, observer).await;
     let Some(first) = sources.first() else {
@@ -101,14 +104,14 @@ async fn make(
     let site = match &old {
         Some(old) if job.overwrite => Site::within(store, folder, &format!("{id} {}", old.manifest.hash)),
         _ if job.resume => Site::own(store, folder),
-        _ => Site::shared(store, folder),
+        _ => Site::shared(store, folder).await?,
     };
     if let Some(found) = old.as_ref().filter(|_| !job.overwrite) {
         // Unless the same job was stopped when all was done, and nothing was added since.
         let is_same =
             matches!(unfinished(&site, &id).await, Ok(Some(_))) && found.manifest.history.len() == 1;
         if !is_same {
-            return Err(ArchiveError::Exists(folder.to_string()));
+            return Err(ArchiveError::Exists(shown(store.as_ref(), folder)));
         }
     }
     let plan = Plan { site: &site, id: &id, folder, old, bound, table, sources, failed };
@@ -214,7 +217,7 @@ async fn carry_out(plan: Plan<'_>, job: &Job, observer: &dyn JobObserver) -> Res
         None if job.resume => {
             manifest.write(store.as_ref(), folder, PutMode::Overwrite).await?;
         }
-        None => begin(&work, manifest, store, folder).await?,
+        None => report.files = begin(&work, manifest, store, folder).await?,
     }
     Ok(report)
 }
@@ -245,22 +248,34 @@ async fn discard_if_useless(site: &Site, id: &str) {
 /// Writes the manifest of a new archive where others may do the same at this moment: one of them wins.
 async fn begin(
     work: &Work<'_>,
-    manifest: Manifest,
+    mut manifest: Manifest,
     store: &Arc<dyn ObjectStore>,
     folder: &Path,
-) -> Result<()> {
-    match manifest.clone().write(store.as_ref(), folder, PutMode::Create).await {
-        Ok(_) => Ok(()),
+) -> Result<Vec<FileEntry>> {
+    work.site.sync(written_names(&manifest)).await?;
+    let written = match work.site.publish_all(&mut manifest) {
+        Ok(()) => manifest.clone().write(store.as_ref(), folder, PutMode::Create).await,
+        Err(error) => Err(error),
+    };
+    match written {
+        Ok(_) => {}
         // Stores and file systems that cannot tell have one writer at a time.
         Err(ArchiveError::Store(error)) if cannot_create(&error) => {
-            manifest.write(store.as_ref(), folder, PutMode::Overwrite).await.map(|_| ())
+            manifest.clone().write(store.as_ref(), folder, PutMode::Overwrite).await?;
         }
         Err(error) => {
             let exists = matches!(&error, ArchiveError::Store(object_store::Error::AlreadyExists { .. }));
-            let error = if exists { ArchiveError::Exists(folder.to_string()) } else { error };
-            work.unless_written(store, folder, &manifest.files, error).await.map(|_| ())
+            let error = if exists { ArchiveError::Exists(shown(store.as_ref(), folder)) } else { error };
+            work.unless_written(store, folder, &manifest.files, error).await?;
         }
     }
+    Ok(manifest.files)
+}
+
+/// What the files of a new archive were written as.
+fn written_names(manifest: &Manifest) -> impl Iterator<Item = String> {
+    let dictionaries = (0..).zip(manifest.dictionaries()).map(|(number, entry)| entry.file_name(number));
+    dictionaries.chain(manifest.files.iter().map(|file| file.path.clone()))
 }
 
 /// Removes files that are no part of an archive any more. What cannot be removed only takes space.
@@ -304,10 +319,9 @@ pub(super) async fn open_all(
 /// What a job is known by: going on with another one's files would mix them up.
 fn job_identity(sources: &[Source], job: &Job, layout: &Layout) -> Result<String> {
     let files: Vec<_> = sources.iter().map(Source::state).collect();
-    let given = job.dictionary.as_ref().map(|dictionary| {
-        let bytes: Vec<u8> = dictionary.atoms().iter().flat_map(|value| value.to_le_bytes()).collect();
-        (hash_of(&bytes), dictionary.kernel().name(), dictionary.lambda().to_bits())
-    });
+    // As a whole: another parameter of its kernel makes it another dictionary.
+    let given = job.dictionary.as_ref().map(dictionary_to_bytes).transpose()?;
+    let given = given.map(|dictionary| hash_of(&dictionary));
     // Files of a job that does not learn again are not those of one that does.
     let settings = (job.bound, job.target, &job.learn, job.retrain_on_drift);
     let text = serde_json::to_string(&(FORMAT_VERSION, files, layout, settings, given))?;
@@ -323,7 +337,7 @@ async fn unfinished(site: &Site, id: &str) -> Result<Option<(Generation, Diction
         Err(error) => return Err(error.into()),
     };
     if found != id.as_bytes() {
-        return Err(ArchiveError::OtherJob(file.to_string()));
+        return Err(ArchiveError::OtherJob(shown(site.store.as_ref(), &file)));
     }
     prepare::stored_dictionary(site, 0).await
 }
@@ -336,4 +350,23 @@ pub(super) fn group_sensors(rows: u64, table: &Table) -> usize {
 
 pub(super) fn rows_of(sources: &[Source]) -> u64 {
     sources.iter().map(|source| source.rows).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math::{Dictionary, kernels};
+
+    #[test]
+    fn a_job_is_known_by_all_of_its_dictionary() {
+        let identity = |sigma: f64, lambda: f64| {
+            let kernel = kernels::build("rbf", &|name| (name == "sigma").then_some(sigma)).expect("a kernel");
+            let dictionary = Dictionary::new(vec![1.0, 2.0], 2, kernel, lambda, None).expect("a dictionary");
+            let job = Job { dictionary: Some(dictionary), ..Job::default() };
+            job_identity(&[], &job, &Layout::List { column: "v".to_string() }).expect("an identity")
+        };
+        assert_eq!(identity(1.0, 0.1), identity(1.0, 0.1));
+        assert_ne!(identity(1.0, 0.1), identity(2.0, 0.1));
+        assert_ne!(identity(1.0, 0.1), identity(1.0, 0.2));
+    }
 }

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use object_store::path::Path as StorePath;
 use object_store::{GetOptions, GetResultPayload, ObjectStore};
 
+use super::lock::{is_still_at, take_new};
+
 /// Some file systems cannot be asked to write, and do it when they like.
 fn if_possible(synced: Result<()>) -> Result<()> {
     match synced {
@@ -95,12 +97,31 @@ pub(super) async fn local_folder(
     })
 }
 
+/// Where the file of an archive's folder is on the disk that makes it one, whether it is there or not; `None` in an object
+/// store.
+pub(super) async fn local_place(
+    store: &dyn ObjectStore,
+    folder: &StorePath,
+) -> object_store::Result<Option<PathBuf>> {
+    let path = folder.clone().join(super::manifest::FILE_NAME);
+    let found = store.get_opts(&path, GetOptions { head: true, ..GetOptions::default() }).await;
+    let file = match found.map(|found| found.payload) {
+        Ok(GetResultPayload::File(_, path)) => path,
+        Ok(GetResultPayload::Stream(_)) => return Ok(None),
+        // Of what is not there local stores tell what the file system has said, and of which path.
+        Err(object_store::Error::NotFound { path, source }) if source.is::<Error>() => path.into(),
+        Err(object_store::Error::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(file.parent().filter(|folder| folder.is_absolute()).map(Path::to_path_buf))
+}
+
 /// Writes a local file whole or not at all, in place of another or only where none is. It is written beside its place, under
 /// such a name as the object store uses: what a process that is killed leaves is known by it.
 pub(super) async fn put(path: PathBuf, content: Vec<u8>, only_new: bool) -> Result<()> {
     let written = tokio::task::spawn_blocking(move || {
         let (aside, file) = create_beside(&path)?;
-        let put = write(file, &content).and_then(|()| match only_new {
+        let put = write(file, &content).and_then(|_locked| match only_new {
             true => std::fs::hard_link(&aside, &path),
             false => std::fs::rename(&aside, &path),
         });
@@ -119,17 +140,45 @@ fn create_beside(path: &Path) -> Result<(PathBuf, File)> {
     loop {
         let mut name = path.as_os_str().to_owned();
         name.push(format!("#{number}"));
-        match File::options().write(true).create_new(true).open(&name) {
+        match take_new(Path::new(&name)) {
+            Ok(None) => {}
+            Ok(Some(file)) => return Ok((name.into(), file)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
-            opened => return Ok((name.into(), opened?)),
+            Err(error) => return Err(error),
         }
     }
 }
 
-/// Closes the file, too: not everywhere can open ones be renamed.
-fn write(mut file: File, content: &[u8]) -> Result<()> {
+/// Gives the file, whose lock says that its writer lives. Elsewhere open ones cannot be renamed.
+fn write(mut file: File, content: &[u8]) -> Result<Option<File>> {
     file.write_all(content)?;
-    sync_open(&file)
+    sync_open(&file)?;
+    Ok(cfg!(unix).then_some(file))
+}
+
+/// Removes what writers of a file that were killed have left beside it. What cannot be removed only takes space.
+pub(super) fn remove_abandoned(path: &Path) {
+    // Elsewhere a file that is whole has no lock any more.
+    if !cfg!(unix) {
+        return;
+    }
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return };
+    let name = format!("{}#", name.to_string_lossy());
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let own = entry
+            .file_name()
+            .to_string_lossy()
+            .strip_prefix(&name)
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()));
+        if !own || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            continue;
+        }
+        let path = entry.path();
+        let lock = File::options().write(true).open(&path);
+        if lock.is_ok_and(|lock| lock.try_lock().is_ok() && is_still_at(&lock, &path)) {
+            let _ = std::fs::remove_file(&path);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -150,6 +199,20 @@ mod tests {
         assert_eq!(root.path().read_dir().expect("a folder").count(), 2);
         sync_files(root.path().to_path_buf(), vec!["archive.json".to_string()]).await.expect("synced");
         assert!(sync_files(root.path().to_path_buf(), vec!["absent".to_string()]).await.is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_dead_writers_have_left_beside_a_file_is_removed() {
+        let root = tempfile::tempdir().expect("a folder");
+        let path = root.path().join("archive.json");
+        for name in ["archive.json", "archive.json#1", "archive.json#x", "other.json#1"] {
+            std::fs::write(root.path().join(name), "left").expect("written");
+        }
+        let (living, _lock) = create_beside(&path).expect("made");
+        remove_abandoned(&path);
+        assert!(living.ends_with("archive.json#2") && living.exists());
+        assert_eq!(root.path().read_dir().expect("a folder").count(), 4);
     }
 
     #[test]

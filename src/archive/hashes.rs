@@ -1,6 +1,8 @@
 //! Hashes of files that are stored already: of the whole, and of every column chunk, in one go.
 
+use std::fs::File;
 use std::hash::Hasher as _;
+use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -86,6 +88,17 @@ pub(super) async fn hash_file(
         hasher.write(&part);
     }
     Ok(hasher.finish())
+}
+
+/// The hash of an open local file.
+pub(super) fn hash_open(mut file: File) -> std::io::Result<String> {
+    let (mut hasher, mut part) = (Hasher::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut part)? {
+            0 => return Ok(hash_text(hasher.finish())),
+            count => hasher.write(&part[..count]),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -26,6 +26,15 @@ pub(super) async fn lock(folder: &Path) -> Result<Option<File>> {
     Ok(locked.await.map_err(std::io::Error::other)??)
 }
 
+/// Makes a file where none is and locks it; `None` where another has taken it for one that was left, and has removed it.
+pub(super) fn take_new(path: &Path) -> std::io::Result<Option<File>> {
+    let file = File::options().create_new(true).write(true).open(path)?;
+    match file.lock() {
+        Err(error) if error.kind() != ErrorKind::Unsupported => Err(error),
+        _ => Ok(is_still_at(&file, path).then_some(file)),
+    }
+}
+
 /// Whether an open file or folder is the one at a path, and no other was put there since.
 #[cfg(unix)]
 pub(crate) fn is_still_at(opened: &File, path: &Path) -> bool {

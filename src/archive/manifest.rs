@@ -23,6 +23,9 @@ pub(crate) const FILE_NAME: &str = "archive.json";
 /// What belongs to an unfinished job; never part of an archive.
 pub(crate) const JOB_FILE: &str = "job.json";
 
+/// The mark of a local folder that is being made, or that was replaced and is to go; never part of an archive.
+pub(crate) const MARK_FILE: &str = ".sparrow-job";
+
 /// What writers of a local archive lock while they replace the manifest, and whoever replaces it all; empty.
 pub(super) const LOCK_FILE: &str = "archive.lock";
 
@@ -34,6 +37,11 @@ pub(crate) fn place(folder: &Path, name: &str) -> Result<Path> {
     }
     // As it is: joining would encode characters that file systems do not mind.
     Path::parse(format!("{folder}/{name}")).map_err(|error| ArchiveError::layout(format!("{name}: {error}")))
+}
+
+/// A place as users know it: paths of stores do not begin with a slash.
+pub(super) fn shown(store: &dyn ObjectStore, path: &Path) -> String {
+    if store.to_string() == "LocalFileSystem(file:///)" { format!("/{path}") } else { path.to_string() }
 }
 
 /// Whether a name stays below its folder.
@@ -327,7 +335,7 @@ impl Manifest {
         change: impl Fn(&mut Self) -> Result<()>,
     ) -> Result<Self> {
         const TRIES: u32 = 200;
-        let absent = || ArchiveError::NotAnArchive(folder.to_string());
+        let absent = || ArchiveError::NotAnArchive(shown(store, folder));
         for attempt in 0..TRIES {
             let found = Self::read(store, folder).await?.ok_or_else(absent)?;
             // Object stores compare versions; of local files one process at a time has the lock.
@@ -394,11 +402,83 @@ impl Manifest {
             place(&Path::from("archive"), &file.path)?;
             place(&Path::from("archive"), file.place())?;
         }
+        let (mut paths, mut places) = (HashSet::new(), HashSet::new());
+        if let Some(file) = manifest.files.iter().find(|file| !paths.insert(&file.path)) {
+            return Err(ArchiveError::layout(format!("it names {} twice", file.path)));
+        }
+        if let Some(place) = manifest.places().find(|place| !places.insert(place.clone())) {
+            return Err(ArchiveError::layout(format!("two of its entries are in {place}")));
+        }
         if let Some(file) =
             manifest.dictionaries().filter_map(|entry| entry.file.as_ref()).find(|file| !is_inside(file))
         {
             return Err(ArchiveError::layout(format!("a dictionary cannot be called {file}")));
         }
         Ok(manifest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What somebody makes who knows how to sign it.
+    fn signed(change: impl Fn(&mut Manifest)) -> Result<Manifest> {
+        let golden = include_bytes!("../../tests/golden/archive_v1/archive.json");
+        let mut manifest = Manifest::parse(golden).expect("the golden one");
+        change(&mut manifest);
+        manifest.hash = manifest.content_hash().expect("a hash");
+        Manifest::parse(&serde_json::to_vec(&manifest).expect("a text"))
+    }
+
+    #[test]
+    fn no_file_is_named_twice() {
+        signed(|_| {}).expect("as it was");
+        let twice = |change: &dyn Fn(&mut FileEntry)| {
+            let made = signed(|manifest| {
+                let mut again = manifest.files[0].clone();
+                change(&mut again);
+                manifest.files.push(again);
+            });
+            made.expect_err("refused").to_string()
+        };
+        assert_eq!(twice(&|_| {}), "it names a.parquet twice");
+        assert_eq!(
+            twice(&|again| again.file = Some("0123abcd/a.parquet".to_string())),
+            "it names a.parquet twice"
+        );
+        let other = twice(&|again| {
+            again.path = "b.parquet".to_string();
+            again.file = Some("a.parquet".to_string());
+        });
+        assert_eq!(other, "two of its entries are in a.parquet");
+        let dictionary = signed(|manifest| {
+            let entry =
+                DictionaryEntry { file: Some("a.parquet".to_string()), ..manifest.dictionary.clone() };
+            manifest.later_dictionaries.push(entry);
+        });
+        assert_eq!(dictionary.expect_err("refused").to_string(), "two of its entries are in a.parquet");
+    }
+
+    #[tokio::test]
+    async fn a_dictionary_has_as_many_bytes_as_are_recorded() {
+        let store: std::sync::Arc<dyn ObjectStore> =
+            std::sync::Arc::new(object_store::memory::InMemory::new());
+        let folder = Path::from("archive");
+        let bytes = include_bytes!("../../tests/golden/archive_v1/dictionary.parquet").to_vec();
+        store.put(&Path::from("archive/dictionary.parquet"), bytes.into()).await.expect("stored");
+        for (more, is_right) in [(0, true), (1, false)] {
+            let manifest = signed(|manifest| manifest.dictionary.bytes += more).expect("signed");
+            let text = serde_json::to_vec(&manifest).expect("a text");
+            store.put(&Path::from("archive/archive.json"), text.into()).await.expect("stored");
+            let opened = super::super::Archive::open(store.clone(), folder.clone()).await;
+            assert_eq!(opened.as_ref().err().map(ToString::to_string).is_none(), is_right, "{opened:?}");
+            if let Err(error) = opened {
+                assert!(
+                    error.to_string().contains("dictionary.parquet")
+                        && error.to_string().contains("recorded")
+                );
+            }
+        }
     }
 }

@@ -50,6 +50,7 @@ mod manifest;
 mod memory;
 mod number;
 mod opened;
+mod originals;
 mod other_columns;
 mod output;
 mod parquet_footer;
@@ -70,6 +71,7 @@ mod site;
 mod source;
 mod space;
 mod sparse_codes;
+mod staging;
 #[cfg(feature = "cli")]
 mod strangers;
 mod thrift;
@@ -105,9 +107,9 @@ pub use learn::LearnSettings;
 pub(crate) use listed::listed;
 #[cfg(feature = "cli")]
 pub(crate) use lock::is_still_at;
-#[cfg(feature = "cli")]
-pub(crate) use manifest::JOB_FILE;
 pub use manifest::{ErrorSummary, FileEntry, HistoryEntry};
+#[cfg(feature = "cli")]
+pub(crate) use manifest::{JOB_FILE, MARK_FILE};
 #[cfg(feature = "sql")]
 pub(crate) use memory::{coding_bytes, learning_bytes};
 pub use opened::{Archive, Verification};

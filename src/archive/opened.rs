@@ -22,7 +22,7 @@ use super::job::{Input, Job, JobObserver, JobReport};
 use super::layout::Layout;
 #[cfg(feature = "sql")]
 use super::learn::{LearnSettings, given};
-use super::manifest::{ErrorSummary, FileEntry, Found, HistoryEntry, Manifest, hash_of, place};
+use super::manifest::{ErrorSummary, FileEntry, Found, HistoryEntry, Manifest, hash_of, place, shown};
 use super::pool::compute;
 use super::quantiser::Bound;
 use super::{ArchiveError, Result};
@@ -66,7 +66,7 @@ impl Archive {
     /// Opens the archive in a folder.
     pub async fn open(store: Arc<dyn ObjectStore>, folder: Path) -> Result<Self> {
         let found = Manifest::read(store.as_ref(), &folder).await?;
-        let found = found.ok_or_else(|| ArchiveError::NotAnArchive(folder.to_string()))?;
+        let found = found.ok_or_else(|| ArchiveError::NotAnArchive(shown(store.as_ref(), &folder)))?;
         Self::with_manifest(store, folder, found, Vec::new()).await
     }
 
@@ -86,6 +86,12 @@ impl Archive {
                 if hash_of(&bytes) != entry.hash {
                     return Err(ArchiveError::corrupt("its content does not match its hash"));
                 }
+                if bytes.len() as u64 != entry.bytes {
+                    let (found, told) = (bytes.len(), entry.bytes);
+                    return Err(ArchiveError::corrupt(format!(
+                        "it has {found} bytes, and {told} are recorded"
+                    )));
+                }
                 compute("reading a dictionary", move || dictionary_file::read(bytes)).await
             };
             let (codebook, description) = read.await.map_err(|error| error.at(name))?;
@@ -98,7 +104,8 @@ impl Archive {
     #[cfg(feature = "sql")]
     pub(crate) async fn changed(&self) -> Result<Option<Self>> {
         let found = Manifest::read(self.store.as_ref(), &self.folder).await?;
-        let found = found.ok_or_else(|| ArchiveError::NotAnArchive(self.folder.to_string()))?;
+        let found =
+            found.ok_or_else(|| ArchiveError::NotAnArchive(shown(self.store.as_ref(), &self.folder)))?;
         if found.manifest.hash == self.manifest.hash {
             return Ok(None);
         }
@@ -348,6 +355,12 @@ impl Archive {
         Ok(found)
     }
 
+    /// The files in its folder that it does not know, if that is a local one.
+    #[cfg(feature = "cli")]
+    pub(crate) async fn strangers(&self) -> Result<Vec<String>> {
+        super::strangers::strangers(&self.store, &self.folder).await
+    }
+
     async fn verify_file(&self, entry: &FileEntry) -> Result<()> {
         let found = hash_file(&self.store, &self.path_of(entry)?, None).await?;
         if found.length != entry.bytes || found.whole != entry.hash {
@@ -385,7 +398,9 @@ impl Archive {
     /// Adds files, with the archive's latest dictionary and bound.
     pub async fn append(&self, inputs: &[Input], job: &Job, observer: &dyn JobObserver) -> Result<JobReport> {
         let manifest = Manifest::read(self.store.as_ref(), &self.folder).await?;
-        let manifest = manifest.ok_or_else(|| ArchiveError::NotAnArchive(self.folder.to_string()))?.manifest;
+        let manifest = manifest
+            .ok_or_else(|| ArchiveError::NotAnArchive(shown(self.store.as_ref(), &self.folder)))?
+            .manifest;
         if !manifest.continues(&self.manifest) {
             return Err(ArchiveError::Replaced);
         }

@@ -167,7 +167,7 @@ pub(super) async fn stored_dictionary(
     site: &Site,
     number: u32,
 ) -> Result<Option<(Generation, DictionaryEntry)>> {
-    let spot = site.dictionary(&dictionary_file::file_name(number));
+    let spot = site.dictionary(&dictionary_file::file_name(number))?;
     let bytes = match site.store.get(&spot.path).await {
         Ok(found) => found.bytes().await?,
         Err(object_store::Error::NotFound { .. }) => return Ok(None),

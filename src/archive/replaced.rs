@@ -7,7 +7,7 @@ use std::sync::Arc;
 use object_store::ObjectStore;
 use object_store::path::Path;
 
-use super::manifest::Manifest;
+use super::manifest::{Manifest, shown};
 use super::{ArchiveError, Result};
 
 /// What was there when the job began that replaces it.
@@ -21,7 +21,7 @@ pub(crate) struct OldArchive {
 impl OldArchive {
     /// The archive in a local folder.
     pub async fn find(store: &Arc<dyn ObjectStore>, folder: &Path) -> Result<Self> {
-        let not_there = || ArchiveError::NotAnArchive(folder.to_string());
+        let not_there = || ArchiveError::NotAnArchive(shown(store.as_ref(), folder));
         let found = Manifest::read(store.as_ref(), folder).await?.ok_or_else(not_there)?;
         let local = found.local_folder().ok_or_else(not_there)?.to_path_buf();
         Ok(Self { store: store.clone(), folder: folder.clone(), local, hash: found.manifest.hash })

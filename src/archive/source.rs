@@ -70,6 +70,15 @@ impl Source {
         }
         let (rows, row_groups) =
             (metadata.file_metadata().num_rows().max(0) as u64, metadata.num_row_groups());
+        let in_groups = metadata
+            .row_groups()
+            .iter()
+            .try_fold(0u64, |all, group| all.checked_add(group.num_rows().max(0) as u64));
+        if in_groups != Some(rows) {
+            let in_groups = in_groups.map_or("more than can be".to_string(), |rows| rows.to_string());
+            let told = format!("its footer tells of {rows} rows, its row groups of {in_groups}");
+            return Err(ArchiveError::NotParquet(told));
+        }
         let file = DataFile::new(input.store.clone(), input.path.clone(), &footer, bytes, &[], None)?;
         Ok(Self {
             input: input.clone(),
@@ -124,6 +133,27 @@ impl Source {
     /// All rows that row groups have, whatever the file says as a whole.
     pub fn all_rows(&self) -> Rows {
         Rows { groups: 0..self.row_groups, offset: 0, count: self.first_row(self.row_groups) }
+    }
+
+    /// Reads all rows once, and keeps nothing of them: what is stored as it was must be a table all the same.
+    pub async fn read_through(&self, is_cancelled: impl Fn() -> bool) -> Result<()> {
+        let mut batches = self.batches(&self.all_rows(), self.rows_at_a_time(READ_ROWS)).await?;
+        let mut rows = 0;
+        while let Some(batch) = batches.try_next().await? {
+            if is_cancelled() {
+                return Err(ArchiveError::Cancelled);
+            }
+            rows += batch.num_rows() as u64;
+        }
+        self.check_rows(rows)
+    }
+
+    /// Whether as many rows could be read as there should be. Reading in a task of its own must not end unnoticed.
+    pub fn check_rows(&self, read: u64) -> Result<()> {
+        if read != self.rows {
+            return Err(ArchiveError::NotParquet(format!("only {read} of {} rows could be read", self.rows)));
+        }
+        Ok(())
     }
 
     /// Rows in batches of at most so many.
@@ -427,6 +457,70 @@ mod tests {
             let blocks: Vec<RecordBatch> =
                 in_blocks(batches, schema.clone(), 1000, unit).try_collect().await.expect("blocks");
             assert_eq!(blocks.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), expected, "unit {unit}");
+        }
+    }
+
+    /// What its footer says is believed only where its pages say so too.
+    #[tokio::test]
+    async fn rows_that_are_claimed_must_be_there() {
+        use object_store::memory::InMemory;
+        use parquet::arrow::ArrowWriter;
+        use parquet::file::metadata::{ParquetMetaDataWriter, RowGroupMetaData};
+
+        let numbers = Arc::new(arrow::array::Int64Array::from_iter_values(0..1000)) as ArrayRef;
+        let batch = RecordBatch::try_from_iter([("i", numbers)]).expect("a batch");
+        let mut file = Vec::new();
+        let mut writer = ArrowWriter::try_new(&mut file, batch.schema(), None).expect("a writer");
+        writer.write(&batch).expect("written");
+        let metadata = writer.close().expect("closed");
+        let end = file.len() as u64 - crate::archive::parquet_footer::footer_length(&file).expect("a footer");
+        // As many bytes as are needed, seven bits each, after a shift for the sign.
+        let number = |rows: u64| -> Vec<u8> {
+            let (mut left, mut bytes) = (rows << 1, Vec::new());
+            while left >= 0x80 {
+                bytes.push(left as u8 | 0x80);
+                left >>= 7;
+            }
+            bytes.push(left as u8);
+            bytes
+        };
+        // The field of rows comes before that of row groups.
+        let field = |rows: u64| [&[0x16][..], &number(rows), &[0x19]].concat();
+        let forged = |rows: u64, in_group: Option<u64>| -> Bytes {
+            let groups: Vec<RowGroupMetaData> = in_group
+                .map(|rows| {
+                    let builder = metadata.row_group(0).clone().into_builder().set_num_rows(rows as i64);
+                    builder.build().expect("a row group")
+                })
+                .into_iter()
+                .collect();
+            let metadata = ParquetMetaData::new(metadata.file_metadata().clone(), groups);
+            let mut footer = Vec::new();
+            ParquetMetaDataWriter::new(&mut footer, &metadata).finish().expect("a footer");
+            footer.truncate(footer.len() - 8);
+            let (own, wanted) = (field(in_group.unwrap_or(0)), field(rows));
+            let place = footer.windows(own.len()).position(|bytes| bytes == own).expect("rows");
+            footer.splice(place..place + own.len(), wanted);
+            let length = (footer.len() as u32).to_le_bytes();
+            [&file[..end as usize], &footer, &length, b"PAR1"].concat().into()
+        };
+        let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let path = Path::from("a.parquet");
+        let input = Input { store: store.clone(), path: path.clone(), name: "a.parquet".to_string() };
+        let read = async |file: Bytes, cancelled: bool| -> Result<()> {
+            store.put(&path, file.into()).await.expect("stored");
+            Source::open(&input).await?.read_through(|| cancelled).await
+        };
+        read(forged(1000, Some(1000)), false).await.expect("as many as there are");
+        let cancelled = read(forged(1000, Some(1000)), true).await;
+        assert!(matches!(cancelled, Err(ArchiveError::Cancelled)), "{cancelled:?}");
+        for (rows, in_group, expected) in [
+            (1 << 62, None, "row groups of 0"),
+            (2000, Some(1000), "row groups of 1000"),
+            (2000, Some(2000), "only 1000 of 2000 rows"),
+        ] {
+            let error = read(forged(rows, in_group), false).await.expect_err("forged").to_string();
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

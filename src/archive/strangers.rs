@@ -7,10 +7,11 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use super::footer::{Footer, KEY};
-use super::manifest::{FILE_NAME, JOB_FILE, LOCK_FILE, Manifest};
+use super::manifest::{FILE_NAME, JOB_FILE, LOCK_FILE, MARK_FILE, Manifest};
 use super::parquet_footer::{fetch_footer, parse_footer};
 use super::site::is_tag;
-use super::{ArchiveError, Result, dictionary_file};
+use super::staging::walk;
+use super::{Result, dictionary_file};
 
 /// The first file in a local archive's folder that no job of this archive has put there, by its path below it. What is
 /// left of jobs that were stopped is theirs.
@@ -30,6 +31,7 @@ pub(crate) async fn first_stranger(store: &Arc<dyn ObjectStore>, folder: &Path) 
         return Ok(None);
     }
     let left = Left {
+        local,
         store: store.as_ref(),
         folder,
         dictionaries: dictionaries(store, folder, &found.manifest).await,
@@ -37,7 +39,7 @@ pub(crate) async fn first_stranger(store: &Arc<dyn ObjectStore>, folder: &Path) 
     for name in others {
         // What is half written is known by the place that was taken for it.
         let is_left = match without_number(&name) {
-            Some(whole) => left.is_one(whole).await,
+            Some(whole) => left.is_empty(&name, whole) || left.is_one(whole).await,
             None => left.is_one(&name).await,
         };
         if !is_left {
@@ -47,31 +49,34 @@ pub(crate) async fn first_stranger(store: &Arc<dyn ObjectStore>, folder: &Path) 
     Ok(None)
 }
 
-/// Object stores do not list `name#1`, which they write and rename when it is whole: the folder is read as it is. Links are
-/// not followed, and so no folders of an archive.
-fn walk(root: &std::path::Path, below: &str, visit: &mut impl FnMut(&str)) -> Result<()> {
-    let read = || -> std::io::Result<Vec<(std::ffi::OsString, bool)>> {
-        let entry = |entry: std::io::Result<std::fs::DirEntry>| {
-            entry.and_then(|entry| Ok((entry.file_name(), entry.file_type()?.is_dir())))
-        };
-        std::fs::read_dir(root.join(below))?.map(entry).collect()
-    };
-    let mut entries = read().map_err(|error| ArchiveError::from(error).at(below))?;
-    entries.sort();
-    for (name, is_folder) in entries {
-        let name = name.to_string_lossy();
-        let path = if below.is_empty() { name.into_owned() } else { format!("{below}/{name}") };
-        if is_folder { walk(root, &path, visit)? } else { visit(&path) }
-    }
-    Ok(())
+/// All files in a local archive's folder that the archive does not know, whoever has put them there: readers of the folder
+/// may take them for tables. What a writer is making is not among them.
+pub(super) async fn strangers(store: &Arc<dyn ObjectStore>, folder: &Path) -> Result<Vec<String>> {
+    let Some(found) = Manifest::read(store.as_ref(), folder).await? else { return Ok(Vec::new()) };
+    let Some(local) = found.local_folder() else { return Ok(Vec::new()) };
+    let mut known: HashSet<String> = found.manifest.places().collect();
+    known.extend([FILE_NAME, JOB_FILE, LOCK_FILE, MARK_FILE].map(str::to_string));
+    let mut strangers = Vec::new();
+    walk(local, "", &mut |name| {
+        if !known.contains(name) {
+            strangers.push(name.to_string());
+        }
+    })?;
+    Ok(strangers)
 }
 
 /// Names that jobs use beside those of tables: in the archive's own folder, and in those where names go that are taken.
 fn is_name_of_a_job(path: &str) -> bool {
     match path.split_once('/') {
-        None => [FILE_NAME, JOB_FILE, LOCK_FILE].contains(&path) || dictionary_file::is_file_name(path),
+        None => {
+            [FILE_NAME, JOB_FILE, LOCK_FILE, MARK_FILE].contains(&path) || dictionary_file::is_file_name(path)
+        }
         Some((tag, name)) => is_tag(tag) && (name == JOB_FILE || dictionary_file::is_file_name(name)),
     }
+}
+
+fn is_parquet(name: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case("parquet"))
 }
 
 /// The file that `name#1` was to become.
@@ -97,18 +102,24 @@ async fn dictionaries(store: &Arc<dyn ObjectStore>, folder: &Path, manifest: &Ma
 
 /// What jobs that were stopped have left of tables.
 struct Left<'a> {
+    local: &'a std::path::Path,
     store: &'a dyn ObjectStore,
     folder: &'a Path,
     dictionaries: HashSet<String>,
 }
 
 impl Left<'_> {
+    /// Whether a job was killed when it had taken a name for a table, and before it had written anything.
+    fn is_empty(&self, name: &str, whole: &str) -> bool {
+        is_parquet(whole) && self.local.join(name).symlink_metadata().is_ok_and(|found| found.len() == 0)
+    }
+
     /// Whether it is a data file coded with one of this archive's dictionaries, or a place that was taken for one.
     async fn is_one(&self, name: &str) -> bool {
         let Ok(path) = Path::parse(format!("{}/{name}", self.folder)) else { return false };
         let Ok(found) = self.store.head(&path).await else { return false };
         if found.size == 0 {
-            return path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("parquet"));
+            return is_parquet(name);
         }
         let footer = fetch_footer(self.store, &path, found.size).await;
         let Ok(metadata) = footer.and_then(|footer| parse_footer(&footer, found.size)) else { return false };

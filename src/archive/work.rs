@@ -24,6 +24,7 @@ use super::job::{Job, JobObserver, JobProgress, JobReport};
 use super::layout::{Layout, Table};
 use super::manifest::{DictionaryEntry, FileEntry, Manifest, hash_of};
 use super::opened::Generation;
+use super::originals::{OfContent, local_hash};
 use super::other_columns::other_columns;
 use super::output::Output;
 use super::parquet_footer::{fetch_footer, indexed_length, parse_footer, with_index};
@@ -67,6 +68,7 @@ impl Work<'_> {
             if self.job.resume
                 && let Some(entry) = self.finished(source).await?
             {
+                let entry = known_by_content(entry, source).await;
                 self.progress.rows += source.rows;
                 report.resumed += 1;
                 report.drift.extend(resumed_drift(&entry, self.generation.description.promise));
@@ -75,7 +77,7 @@ impl Work<'_> {
             }
             match self.file_or_retrained(&sources[i..]).await {
                 Ok((entry, drift)) => {
-                    report.files.push(entry);
+                    report.files.push(known_by_content(entry, source).await);
                     if let Some(drift) = drift {
                         self.observer.on_drift(&drift);
                         report.drift.push(drift);
@@ -97,9 +99,9 @@ impl Work<'_> {
         let Some(source) = sources.first() else { return Err(ArchiveError::layout("there is no file")) };
         let spot = self.site.take(&source.input.name, &source.identity()).await?;
         let written = self.best_of(sources, source, &spot).await;
-        match &written {
-            Ok(_) => self.written.push(spot.path),
-            Err(_) => self.site.give_back(&spot).await,
+        self.site.release(&spot).await;
+        if written.is_ok() {
+            self.written.push(spot.path);
         }
         written
     }
@@ -180,11 +182,7 @@ impl Work<'_> {
     ) -> Result<Manifest> {
         match Manifest::read(store.as_ref(), folder).await {
             Ok(Some(found)) if found.manifest.names_all(files) => return Ok(found.manifest),
-            Ok(_) if !self.job.resume => {
-                for path in &self.written {
-                    let _ = self.site.store.delete(path).await;
-                }
-            }
+            Ok(_) if !self.job.resume || self.site.is_staged() => self.site.withdraw(&self.written).await,
             // What is left otherwise is no part of an archive, and only takes space.
             _ => {}
         }
@@ -311,6 +309,7 @@ impl Work<'_> {
         super::int96::check(&source.input, &source.metadata).await?;
         super::intervals::check(&source.input, &source.metadata, &source.schema).await?;
         if kept && source.rows > 0 {
+            source.read_through(|| self.observer.is_cancelled()).await?;
             self.progress.rows += source.rows;
             return self.store_as_it_was(source, spot).await;
         }
@@ -396,13 +395,7 @@ impl Work<'_> {
             }
             self.observer.on_progress(&self.progress);
         }
-        // Reading in a task of its own must not end unnoticed.
-        if done != source.rows {
-            return Err(ArchiveError::NotParquet(format!(
-                "only {done} of {} rows could be read",
-                source.rows
-            )));
-        }
+        source.check_rows(done)?;
         let writer = match writer {
             Some(writer) => writer,
             None => new_writer(None)?,
@@ -427,6 +420,19 @@ impl Work<'_> {
         let entry = self.entry(source, spot, length, whole, footer, error, None, Some(chunks));
         Ok(Coded { entry, drift: None, upload: output.upload })
     }
+}
+
+/// The entry with what its source is known by, where that is cheap to find out.
+async fn known_by_content(mut entry: FileEntry, source: &Source) -> FileEntry {
+    let content = match &entry.stored {
+        Some(_) => Some(entry.hash.clone()),
+        // It was read already. Where that cannot be done once more its footer is what it is known by.
+        None => local_hash(&source.input).await.unwrap_or(None),
+    };
+    if let Some(content) = content {
+        entry.source = OfContent(content).to_string();
+    }
+    entry
 }
 
 /// A data file that is written, but not there yet.

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::sql::parser::CopyToStatement;
 use tempfile::TempDir;
@@ -25,6 +25,12 @@ impl StagedCopy {
         else {
             return Ok(None);
         };
+        if target.metadata().is_ok_and(|found| !found.is_dir() && !found.is_file()) || is_stream(&target) {
+            bail!(
+                "cannot write {}: COPY makes files and folders; `sparrow sql --format csv` prints rows",
+                target.display()
+            );
+        }
         // DataFusion's own rule: a path without an extension is a folder.
         let file = !statement.target.ends_with('/') && target.extension().is_some();
         let single_file = file && statement.partitioned_by.is_empty();
@@ -50,6 +56,14 @@ impl StagedCopy {
         let name = self.target.file_name().unwrap_or_default();
         std::fs::rename(self.folder.path().join(name), &self.target).with_context(cannot)
     }
+}
+
+/// Whether a path stands for what the process was given to write to, even if that is a file.
+fn is_stream(path: &Path) -> bool {
+    let is_one = |name: &&str| path == Path::new(name);
+    ["/dev/stdout", "/dev/stderr"].iter().any(is_one)
+        || path.starts_with("/dev/fd")
+        || path.starts_with("/proc/self/fd")
 }
 
 /// Moves every file below `from` to the same place below `to`.

@@ -16,6 +16,7 @@ mod page;
 mod parse;
 mod print;
 mod progress;
+mod regular_files;
 mod report;
 mod report_text;
 mod session;

@@ -8,9 +8,10 @@ use anyhow::{Context, Result, bail};
 use datafusion::common::{DataFusionError, exec_datafusion_err};
 use datafusion::execution::object_store::ObjectStoreRegistry;
 use datafusion::object_store::ObjectStore;
-use datafusion::object_store::local::LocalFileSystem;
 use datafusion::object_store::path::Path;
 use url::{Position, Url};
+
+use super::regular_files::RegularFiles;
 
 /// Where something is.
 pub(super) enum Place {
@@ -101,7 +102,7 @@ impl ObjectStoreRegistry for Stores {
             return Ok(store.clone());
         }
         let store = match url.scheme() {
-            "file" => Arc::new(LocalFileSystem::new()),
+            "file" => Arc::new(RegularFiles::default()),
             _ => connect(site(url)).map_err(|error| DataFusionError::External(error.into()))?,
         };
         opened.insert(site(url).to_string(), store.clone());

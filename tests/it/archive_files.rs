@@ -101,6 +101,97 @@ fn tables_of_others_are_not_replaced_by_a_folder() {
 }
 
 #[test]
+fn originals_are_not_replaced_by_approximations() {
+    let folder = Folder::new();
+    let a = folder.traffic("in/a.parquet", "list", 1);
+    folder.traffic("in/year=2024/b.parquet", "list", 2);
+    let originals = folder.path("in");
+    let (lossy, lossless) = (folder.path("lossy"), folder.path("lossless"));
+    ok(&["compress", &originals, "-o", &lossy, "--max-error", "1"]);
+    ok(&["compress", &originals, "-o", &lossless, "--lossless"]);
+    let before = contents(Path::new(&originals));
+    let one = folder.path("one");
+    ok(&["compress", &a, "-o", &one, "--max-error", "1"]);
+    for (archive, target) in [(&lossy, &originals), (&one, &a)] {
+        let error = fails(&["decompress", archive, "-o", target, "--overwrite"]);
+        assert!(error.contains("--replace-originals") && error.contains("a.parquet"), "{error}");
+        assert_eq!(contents(Path::new(&originals)), before);
+    }
+    // Tables that only have their names, and what comes back as it was.
+    let back = folder.path("back");
+    ok(&["decompress", &lossy, "-o", &back]);
+    ok(&["decompress", &lossy, "-o", &back, "--overwrite"]);
+    ok(&["decompress", &lossless, "-o", &originals, "--overwrite"]);
+    ok(&["verify", &lossless, "--against", &originals]);
+    before.iter().for_each(|(name, content)| put(&Path::new(&originals).join(name), content));
+    ok(&["decompress", &lossy, "-o", &originals, "--overwrite", "--replace-originals"]);
+    assert_eq!(contents(Path::new(&originals)), contents(Path::new(&back)));
+}
+
+#[test]
+fn a_table_is_known_by_its_values() {
+    use datafusion::parquet::basic::Compression;
+    use datafusion::parquet::file::properties::EnabledStatistics;
+    let folder = Folder::new();
+    let table = folder.path("a.parquet");
+    // Footers of such tables say nothing of values.
+    let write = |of: &dyn Fn(f64) -> f64| -> Vec<u8> {
+        let schema = parse_message_type("message m { required double x; }").expect("a schema");
+        let properties = WriterProperties::builder()
+            .set_statistics_enabled(EnabledStatistics::None)
+            .set_compression(Compression::UNCOMPRESSED)
+            .set_dictionary_enabled(false);
+        let mut file = Vec::new();
+        let properties = properties.build().into();
+        let mut writer = SerializedFileWriter::new(&mut file, schema.into(), properties).expect("a writer");
+        let mut group = writer.next_row_group().expect("a row group");
+        let mut column = group.next_column().expect("columns").expect("a column");
+        let values: Vec<f64> = (0..2000).map(|i| of(f64::from(i))).collect();
+        column.typed::<DoubleType>().write_batch(&values, None, None).expect("written");
+        column.close().expect("closed");
+        group.close().expect("closed");
+        writer.close().expect("closed");
+        std::fs::write(&table, &file).expect("written");
+        file.split_off(file.len() - 100)
+    };
+    let archive = folder.path("archive");
+    let footer = write(&|i| (0.01 * i).sin());
+    ok(&["compress", &table, "-o", &archive, "--column", "x", "--window", "20", "--max-error", "0.01"]);
+    assert_eq!(ok(&["append", &archive, &table, "--skip-existing"])["skipped"], 1);
+    assert_eq!(write(&|i| (0.02 * i).cos()), footer);
+    let error = fails(&["append", &archive, &table, "--skip-existing"]);
+    assert!(error.contains("made from another table"), "{error}");
+}
+
+#[test]
+fn what_is_stored_as_it_was_is_read_once() {
+    let folder = Folder::new();
+    let chance = |i: usize| format!("abs(sin(value * 12.9898 + {i} * 78.233) * 43758.5453) % 1.0");
+    let noise = |name: &str, first: usize| {
+        let table = folder.path(name);
+        let values: Vec<String> = (first..first + 20).map(chance).collect();
+        let values = values.join(", ");
+        let statement =
+            format!("COPY (SELECT value AS i, [{values}] AS v FROM generate_series(1, 2000)) TO '{table}'");
+        assert!(run(&["sql", "-c", &statement]).status.success());
+        table
+    };
+    let (first, good, bad) = (noise("a.parquet", 0), noise("b.parquet", 20), noise("c.parquet", 40));
+    let archive = folder.path("archive");
+    assert!(ok(&["compress", &first, "-o", &archive])["does_not_pay"].is_string());
+    // The header of the first page.
+    let mut damaged = std::fs::read(&bad).expect("bytes");
+    damaged[4..16].fill(0xff);
+    std::fs::write(&bad, damaged).expect("damage");
+    let output = run(&["append", &archive, &good, &bad]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("c.parquet"), "{told}");
+    assert!(fails(&["append", &archive, &bad]).contains("c.parquet"));
+    assert_eq!(ok(&["verify", &archive, "--against", &first, &good])["files"], 2);
+}
+
+#[test]
 fn tables_are_restored_beside_one_that_is_damaged() {
     let folder = Folder::new();
     for seed in [1, 2, 3] {
@@ -225,6 +316,9 @@ fn a_job_that_was_killed_when_all_was_done_is_not_done_again() {
         expected.iter().for_each(|(name, content)| put(&whole.join(name), content));
         put(&whole.join("job.json"), job.as_bytes());
         std::fs::rename(folder.path("other"), &aside).expect("moved");
+        if aside == old {
+            put(&Path::new(&old).join(".sparrow-job"), b"");
+        }
         let report = ok(&replace);
         assert_eq!((&report["files"], &report["resumed"]), (&1.into(), &1.into()), "moment {moment}");
         assert_eq!(contents(Path::new(&archive)), expected);

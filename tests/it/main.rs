@@ -4,6 +4,7 @@ mod archive;
 mod archive_command;
 mod archive_files;
 mod archive_inserts;
+mod archive_leftovers;
 mod archive_replaced;
 mod archive_sql;
 mod bad_input;

@@ -199,7 +199,10 @@ fn print(
     printed.add("ratio_to_values", report.value_bytes as f64 / bytes.max(1) as f64);
     printed.add("stored_as_they_were", stored);
     if let Some(kept) = archive.kept() {
-        if !report.files.is_empty() {
+        let rows: u64 = report.files.iter().map(|file| file.rows).sum();
+        if rows == 0 && !report.files.is_empty() {
+            tell("note: these tables have no rows; a dictionary is learned when rows are added");
+        } else if !report.files.is_empty() {
             let advice = match archive.bound() {
                 Bound::None => ". A bound, such as --max-error, is kept whatever the data",
                 _ => "",

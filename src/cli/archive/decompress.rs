@@ -15,9 +15,11 @@ use tokio::task::JoinError;
 use super::super::output::ParquetOutput;
 use super::super::report::{Report, ReportFormat};
 use super::super::stores::Place;
-use super::claim::Claim;
-use super::object_tables;
-use super::paths::{check_not_inside, open, publish, publish_new, recover, staging, without_links};
+use super::claim::{Claim, is_mark, is_marked};
+use super::paths::{
+    check_folder_or_nothing, check_not_inside, open, publish, publish_new, recover, staging, without_links,
+};
+use super::{object_tables, originals};
 use crate::archive::{Archive, ArchiveError, FileEntry, parquet_types};
 use crate::cli::messages::tell;
 
@@ -31,6 +33,9 @@ pub(in crate::cli) struct DecompressArguments {
     /// Replace a file, or a folder that holds nothing but tables of the same names
     #[arg(long)]
     overwrite: bool,
+    /// Replace the very tables that the archive was made from, by what is left of them within the bound
+    #[arg(long, requires = "overwrite")]
+    replace_originals: bool,
     /// How the report is printed
     #[arg(long, value_enum, default_value = "table")]
     format: ReportFormat,
@@ -48,6 +53,9 @@ impl DecompressArguments {
         let restored = match &target {
             Place::Local(path) => self.write_files(&archive, path, one).await?,
             Place::Stored(stored) => {
+                if self.overwrite && !self.replace_originals {
+                    originals::check(originals::in_store(&archive, stored, one)?).await?;
+                }
                 object_tables::write(&archive, stored, &self.output, one, self.overwrite).await?
             }
         };
@@ -66,10 +74,13 @@ impl DecompressArguments {
     async fn write_files(&self, archive: &Archive, target: &Path, one: bool) -> Result<Restored> {
         let target = &without_links(target)?;
         check_not_inside(target)?;
+        check_folder_or_nothing(target)?;
         if one {
             return self.write_one(archive, target).await;
         }
-        let claim = match Claim::take(staging(target, "sparrow-tables")?) {
+        // What was replaced is there for a moment.
+        let is_own = |_: &Path| is_marked(target);
+        let claim = match Claim::take(staging(target, "sparrow-tables")?, is_own) {
             Ok(claim) => claim,
             // Where nothing can be written there may be nothing to do either.
             Err(error) => {
@@ -79,6 +90,7 @@ impl DecompressArguments {
         };
         recover(target)?;
         let replaces = self.check_folder(archive, target)?;
+        self.check_originals(archive, target, false).await?;
         // What is left of a run that was killed.
         claim.clear()?;
         let restored = async {
@@ -108,6 +120,10 @@ impl DecompressArguments {
             bail!("{} is a folder; it is not overwritten by a file", self.output);
         }
         self.check_absent(target.exists())?;
+        self.check_originals(archive, target, true).await?;
+        if let Some(folder) = target.parent() {
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        }
         let schema = archive.schema().await?;
         let types = common_types(archive, &schema).await?;
         let mut output = ParquetOutput::create_with(target, schema.clone(), types, ParquetOutput::FAST)?;
@@ -127,6 +143,13 @@ impl DecompressArguments {
         self.check_absent(occupied)?;
         check_replaceable(target, archive)?;
         Ok(occupied)
+    }
+
+    async fn check_originals(&self, archive: &Archive, target: &Path, one: bool) -> Result<()> {
+        if self.replace_originals {
+            return Ok(());
+        }
+        originals::check(originals::in_folder(archive, target, one)?).await
     }
 
     fn check_absent(&self, is_there: bool) -> Result<()> {
@@ -203,7 +226,11 @@ fn check_replaceable(target: &Path, archive: &Archive) -> Result<()> {
     fn first_other(root: &Path, folder: &Path, names: &HashSet<PathBuf>) -> Result<Option<PathBuf>> {
         let cannot = || format!("cannot read {}", folder.display());
         for entry in std::fs::read_dir(folder).with_context(cannot)? {
-            let path = entry.with_context(cannot)?.path();
+            let entry = entry.with_context(cannot)?;
+            let path = entry.path();
+            if folder == root && is_mark(&entry.file_name()) {
+                continue;
+            }
             let other = match path.is_dir() {
                 true => first_other(root, &path, names)?,
                 false => {

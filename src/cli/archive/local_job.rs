@@ -4,13 +4,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use super::claim::Claim;
+use super::claim::{Claim, is_marked, unmark};
 use super::paths::{
-    check_not_inside, is_archive, local_store, publish, publish_new, recover, remove_old, staging, store_path,
+    check_folder_or_nothing, check_not_inside, is_archive, local_store, publish, publish_new, recover,
+    remove_old, staging, store_path,
 };
 use crate::archive::{
-    ArchiveError, Input, JOB_FILE, Job, JobObserver, JobReport, OldArchive, compress_aside, first_stranger,
-    is_dictionary_name,
+    ArchiveError, Input, JOB_FILE, Job, JobObserver, JobReport, MARK_FILE, OldArchive, compress_aside,
+    first_stranger, is_dictionary_name,
 };
 use crate::cli::messages::tell;
 
@@ -22,11 +23,11 @@ pub(super) async fn run(
     observer: &dyn JobObserver,
 ) -> Result<JobReport> {
     check_not_inside(target)?;
+    check_folder_or_nothing(target)?;
     let staging = staging(target, "sparrow-partial")?;
-    if is_foreign(&staging) {
-        bail!("{} is in the way: archives are made there; rename it", staging.display());
-    }
-    let claim = match Claim::take(staging) {
+    // What was replaced is there for a moment, and what earlier versions have left has no mark.
+    let is_own = |staging: &Path| is_marked(target) || is_of_a_job(target) || is_of_a_job(staging);
+    let claim = match Claim::take(staging, is_own) {
         Ok(claim) => claim,
         // Where nothing can be written there may be nothing to do either.
         Err(error) => {
@@ -35,6 +36,10 @@ pub(super) async fn run(
         }
     };
     recover(target)?;
+    // Without a job nothing in it is of use to this one.
+    if !is_of_a_job(&claim.folder) {
+        claim.clear().with_context(|| format!("cannot clear {}", claim.folder.display()))?;
+    }
     // What is replaced is elsewhere.
     let (overwrite, job) = (job.overwrite, &Job { overwrite: false, ..job.clone() });
     if is_archive(target) && target.join(JOB_FILE).is_file() {
@@ -46,6 +51,7 @@ pub(super) async fn run(
                 // What it has replaced.
                 claim.clear().with_context(|| format!("cannot remove {}", claim.folder.display()))?;
                 remove_old(target)?;
+                unmark(target).with_context(|| format!("cannot write into {}", target.display()))?;
                 remove_job_file(target)?;
                 return Ok(report);
             }
@@ -134,18 +140,11 @@ async fn check_replaceable(target: &Path) -> Result<OldArchive> {
     Ok(old)
 }
 
-/// A folder where archives are made that holds something else.
-fn is_foreign(staging: &Path) -> bool {
-    let names: Vec<String> = match staging.read_dir() {
-        Ok(entries) => {
-            entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
-        }
-        Err(_) => Vec::new(),
-    };
-    let occupied = !names.is_empty();
-    // A job that was killed early has left `job.json#1`, which was to become the file.
-    let ours = names.iter().any(|name| name == "archive.json" || name.starts_with(JOB_FILE));
-    staging.is_file() || (occupied && !ours)
+/// Whether a folder says what job it is made by.
+fn is_of_a_job(folder: &Path) -> bool {
+    let file = folder.join(JOB_FILE);
+    let identity = if file.is_file() { std::fs::read(file).unwrap_or_default() } else { Vec::new() };
+    identity.len() == 16 && identity.iter().all(u8::is_ascii_hexdigit)
 }
 
 /// Nothing is left of a job that has finished no file, unless it was stopped on purpose.
@@ -153,7 +152,7 @@ fn discard_if_useless(claim: &Claim, error: &ArchiveError) {
     let finished = claim.folder.read_dir().is_ok_and(|entries| {
         entries.flatten().any(|entry| {
             let name = entry.file_name().to_string_lossy().into_owned();
-            name != JOB_FILE && !is_dictionary_name(&name) && !name.contains('#')
+            name != JOB_FILE && name != MARK_FILE && !is_dictionary_name(&name) && !name.contains('#')
         })
     });
     if !finished && !matches!(error, ArchiveError::Cancelled) {
@@ -167,7 +166,7 @@ fn remove_strays(staging: &Path, report: &JobReport) -> Result<()> {
         let cannot = || format!("cannot read {}", folder.display());
         for entry in std::fs::read_dir(folder).with_context(cannot)? {
             let path = entry.with_context(cannot)?.path();
-            if path.is_dir() {
+            if path.is_dir() && !path.is_symlink() {
                 visit(root, &path, report)?;
                 continue;
             }

@@ -10,6 +10,7 @@ mod inspect;
 mod local_job;
 mod object_job;
 mod object_tables;
+mod originals;
 mod paths;
 mod progress;
 mod upload;

@@ -78,7 +78,7 @@ async fn are_tables_there(archive: &Archive, target: &Stored, shown: &str, overw
     Ok(is_any)
 }
 
-fn table_path(target: &Stored, entry: &FileEntry) -> Result<Path> {
+pub(super) fn table_path(target: &Stored, entry: &FileEntry) -> Result<Path> {
     Ok(Path::parse(format!("{}/{}", target.path, entry.path))?)
 }
 

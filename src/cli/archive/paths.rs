@@ -1,22 +1,23 @@
 //! Paths, folders, patterns and URLs as files of an object store.
 
 use std::collections::HashMap;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use datafusion::object_store::local::LocalFileSystem;
 use datafusion::object_store::path::Path as StorePath;
 use datafusion::object_store::{self, ObjectStore, ObjectStoreExt};
 use futures::TryStreamExt;
 
+use super::super::regular_files::RegularFiles;
 use super::super::stores::{Place, Stored};
+use super::claim::{in_the_way, is_marked, mark, unmark};
 use crate::archive::{Archive, ArchiveError, Input, sync_name, sync_tree};
 use crate::cli::messages::tell;
 
 pub(super) fn local_store() -> Arc<dyn ObjectStore> {
-    Arc::new(LocalFileSystem::new())
+    Arc::new(RegularFiles::default())
 }
 
 /// The path as an object store knows it, which has no `..`.
@@ -107,7 +108,8 @@ fn local_tables(argument: &str, path: &Path) -> Result<Vec<Found>> {
     let table = |(name, path): (String, PathBuf)| {
         // Of several files one that cannot be opened is named, and the rest goes on.
         if one && !path.is_file() {
-            bail!("{}: no such file", path.display());
+            let what = if path.exists() { "a pipe or a device, and no file" } else { "no such file" };
+            bail!("{}: {what}", path.display());
         }
         let input = Input { store: store.clone(), path: store_path(&path)?, name };
         Ok(Found { input, shown: path.display().to_string() })
@@ -312,14 +314,29 @@ pub(super) fn without_links(target: &Path) -> Result<PathBuf> {
 pub(super) fn check_not_inside(target: &Path) -> Result<()> {
     let absolute = std::path::absolute(target)?;
     // Others may have a file of this name for something else.
-    let holds_one = |folder: &&Path| {
-        std::fs::read(folder.join(MANIFEST)).is_ok_and(|text| text.starts_with(b"{\"version\":"))
-    };
+    let holds_one = |folder: &&Path| is_archive(folder) && begins_as_manifest(&folder.join(MANIFEST));
     match absolute.ancestors().skip(1).find(holds_one) {
         Some(archive) => {
             bail!("{} is inside the archive {}; choose another place", target.display(), archive.display())
         }
         None => Ok(()),
+    }
+}
+
+/// Whether a file may be what makes a folder an archive.
+fn begins_as_manifest(file: &Path) -> bool {
+    const BEGINNING: &[u8] = b"{\"version\":";
+    let mut found = [0; BEGINNING.len()];
+    std::fs::File::open(file).and_then(|mut file| file.read_exact(&mut found)).is_ok() && found == BEGINNING
+}
+
+/// Fails for a place where something is that no folder can take the place of, such as a device.
+pub(super) fn check_folder_or_nothing(target: &Path) -> Result<()> {
+    match target.metadata() {
+        Ok(found) if !found.is_dir() && !found.is_file() => {
+            bail!("{} is neither a file nor a folder; choose another place", target.display())
+        }
+        _ => Ok(()),
     }
 }
 
@@ -335,6 +352,7 @@ pub(super) fn publish_new(staging: &Path, target: &Path) -> Result<()> {
     let context = || format!("cannot put {} in place", target.display());
     sync_tree(staging).with_context(context)?;
     std::fs::rename(staging, target).with_context(context)?;
+    unmark(target).with_context(context)?;
     sync_name(target).with_context(context)
 }
 
@@ -348,18 +366,22 @@ pub(super) fn publish(staging: &Path, target: &Path) -> Result<()> {
     let replaced = std::fs::File::open(target).inspect(|folder| drop(folder.try_lock()));
     if exchange(staging, target) {
         sync_name(target).with_context(context)?;
+        mark(staging).with_context(context)?;
         std::fs::rename(staging, &old).with_context(context)?;
     } else {
+        mark(target).with_context(context)?;
         std::fs::rename(target, &old).with_context(context)?;
         if let Err(error) = std::fs::rename(staging, target) {
             // The old one is better than none.
-            let _ = std::fs::rename(&old, target);
+            let _ = std::fs::rename(&old, target).and_then(|()| unmark(target));
             return Err(error).with_context(context);
         }
         sync_name(target).with_context(context)?;
     }
     drop(replaced);
-    remove_old(target)
+    remove_old(target)?;
+    // Until here a run that is killed is known by it.
+    unmark(target).with_context(context)
 }
 
 /// Lets two folders change places at once, so that there is one at any moment. Not every system and file system can.
@@ -377,19 +399,25 @@ fn exchange(_one: &Path, _other: &Path) -> bool {
 /// Removes what was replaced.
 pub(super) fn remove_old(target: &Path) -> Result<()> {
     let old = old(target);
-    match std::fs::remove_dir_all(&old) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", old.display()))
-        }
-        _ => Ok(()),
+    if old.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return Ok(());
     }
+    if !is_marked(&old) {
+        return Err(in_the_way(&old));
+    }
+    std::fs::remove_dir_all(&old).with_context(|| format!("cannot remove {}", old.display()))
 }
 
-/// Puts back what a run that was killed between the two renames had moved away.
+/// Puts back what a run that was killed between the two renames had moved away. Fails where something else is in the place
+/// for that.
 pub(super) fn recover(target: &Path) -> Result<()> {
     let old = old(target);
-    if !target.exists() && old.is_dir() {
-        std::fs::rename(&old, target).with_context(|| format!("cannot put {} back", target.display()))?;
+    if old.symlink_metadata().is_ok() && !is_marked(&old) {
+        return Err(in_the_way(&old));
+    }
+    if !target.exists() && is_marked(&old) {
+        let back = std::fs::rename(&old, target).and_then(|()| unmark(target));
+        back.with_context(|| format!("cannot put {} back", target.display()))?;
     }
     Ok(())
 }

@@ -24,6 +24,7 @@ impl VerifyArguments {
         let archive = open(&self.archive).await?;
         let originals = if self.against.is_empty() { None } else { Some(inputs(&self.against).await?) };
         let found = archive.verify(originals.as_deref()).await?;
+        let strangers = archive.strangers().await?;
         let mut report = Report::default();
         report.add("files", found.files);
         report.add("rows", found.rows);
@@ -35,7 +36,13 @@ impl VerifyArguments {
         report.add("nrmse", found.error.nrmse);
         let problems = found.problems.iter().map(|(file, problem)| format!("{file}: {problem}"));
         report.add("problems", problems.collect::<Vec<_>>());
+        report.add("strangers", strangers.clone());
         report.print(self.format)?;
+        for stranger in &strangers {
+            tell(format_args!(
+                "warning: {stranger} is no part of the archive; other programs may take it for a table of it"
+            ));
+        }
         for (file, problem) in &found.problems {
             tell(format_args!("error: {file}: {problem}"));
         }
