@@ -115,6 +115,10 @@ pub(crate) use memory::{coding_bytes, learning_bytes};
 pub use opened::{Archive, Verification};
 #[cfg(feature = "cli")]
 pub(crate) use parquet_types::parquet_types;
+#[cfg(feature = "sql")]
+pub(crate) use pool::caught;
+#[cfg(feature = "cli")]
+pub(crate) use pool::panic_text;
 pub use quantiser::Bound;
 #[cfg(feature = "cli")]
 pub(crate) use replaced::OldArchive;

@@ -1,5 +1,6 @@
 //! Work on the threads that compute.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{ArchiveError, Result};
@@ -18,14 +19,29 @@ pub(super) async fn compute<T: Send + 'static>(
             let _ = sender.send(catch_unwind(AssertUnwindSafe(work)));
         }
     });
-    let panic = match receiver.await {
+    let panic: Box<dyn Any + Send> = match receiver.await {
         Ok(Ok(done)) => return done,
         Ok(Err(panic)) => panic,
         Err(closed) => Box::new(closed.to_string()),
     };
+    Err(panicked(what, panic.as_ref()))
+}
+
+/// Does work, which `what` names, where it is: a panic is an error.
+#[cfg(feature = "sql")]
+pub(crate) fn caught<T>(what: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(panicked(what, panic.as_ref())))
+}
+
+/// The error that a panic becomes.
+fn panicked(what: &str, panic: &(dyn Any + Send)) -> ArchiveError {
+    ArchiveError::Io(std::io::Error::other(format!("{what} has panicked: {}", panic_text(panic))))
+}
+
+/// What a panic says.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    Err(ArchiveError::Io(std::io::Error::other(format!("{what} has panicked: {text}"))))
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
 #[cfg(test)]

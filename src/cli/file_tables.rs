@@ -1,5 +1,7 @@
 //! Files, folders and archives as tables: `FROM 'x.parquet'`, `FROM 'folder/'`, `FROM 'archive/'`.
 
+use std::fmt::Display;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -7,11 +9,13 @@ use async_trait::async_trait;
 use datafusion::catalog::{DynamicFileCatalog, TableProvider, UrlTableFactory};
 use datafusion::common::{Result, plan_datafusion_err};
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
-use datafusion::datasource::listing::ListingTableUrl;
+use datafusion::datasource::listing::{ListingTableConfig, ListingTableConfigExt, ListingTableUrl};
 use datafusion::error::DataFusionError;
+use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionContext;
+use futures::FutureExt;
 
-use crate::archive::{Archive, ArchiveError};
+use crate::archive::{Archive, ArchiveError, panic_text};
 use crate::sql::ArchiveTable;
 
 /// Makes tables of what names stand for.
@@ -40,14 +44,44 @@ impl UrlTableFactory for FileTables {
         if !name.contains(['/', '.', ':', '\\']) {
             return Ok(None);
         }
-        match self.archive(name).await? {
-            Some(table) => Ok(Some(table)),
-            None => self.listing.try_new(name).await,
+        if let Some(table) = self.archive(name).await? {
+            return Ok(Some(table));
+        }
+        // Parquet's readers panic over types of other programs.
+        let listed = AssertUnwindSafe(self.listing.try_new(name)).catch_unwind().await;
+        match listed {
+            Ok(Ok(Some(table))) if table.schema().fields().is_empty() => {
+                Err(unreadable(name, "there are no bytes in it"))
+            }
+            Ok(Ok(Some(table))) => Ok(Some(table)),
+            Ok(Ok(None)) => self.why_not(name).await,
+            Ok(Err(error)) => Err(unreadable(name, error.strip_backtrace())),
+            Err(panic) => Err(unreadable(name, panic_text(panic.as_ref()))),
         }
     }
 }
 
+fn unreadable(name: &str, why: impl Display) -> DataFusionError {
+    plan_datafusion_err!("'{name}' cannot be read as a table: {why}")
+}
+
 impl FileTables {
+    /// What keeps a file, or a folder, from being a table; nothing where there is none.
+    async fn why_not(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let session = self.listing.session_store().get_session().upgrade();
+        let state =
+            session.and_then(|session| session.read().as_any().downcast_ref::<SessionState>().cloned());
+        let (Some(state), Ok(url)) = (state, ListingTableUrl::parse(name)) else { return Ok(None) };
+        match ListingTableConfig::new(url).infer_options(&state).await {
+            // No file has the name, or is in the folder.
+            Ok(_) | Err(DataFusionError::Internal(_)) if !Path::new(name).exists() => Ok(None),
+            Ok(_) | Err(DataFusionError::Internal(_)) => {
+                Err(unreadable(name, "there is no file in it whose name does not begin with . or _"))
+            }
+            Err(error) => Err(unreadable(name, error.strip_backtrace())),
+        }
+    }
+
     /// The archive in a folder, if there is one.
     async fn archive(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let folder = if name.ends_with('/') { name.to_string() } else { format!("{name}/") };

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray};
 use datafusion::arrow::csv::WriterBuilder;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::arrow::json::{ArrayWriter, LineDelimitedWriter};
+use datafusion::arrow::json::writer::{JsonArray, LineDelimited};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::arrow::util::pretty::pretty_format_batches;
@@ -16,6 +16,7 @@ use datafusion::physical_plan::SendableRecordBatchStream;
 use futures::StreamExt;
 
 use super::messages::printable;
+use super::json;
 
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -76,7 +77,7 @@ pub(super) async fn print(mut stream: SendableRecordBatchStream, format: Format)
         }
         Format::Json => {
             // Bytes arrive whole: JSON of a failed statement would not parse.
-            let mut writer = ArrayWriter::new(Vec::new());
+            let mut writer = json::writer().build::<_, JsonArray>(Vec::new());
             while let Some(batch) = stream.next().await {
                 writer.write(&batch?)?;
             }
@@ -87,7 +88,7 @@ pub(super) async fn print(mut stream: SendableRecordBatchStream, format: Format)
         }
         Format::NdJson => {
             while let Some(batch) = stream.next().await {
-                let mut writer = LineDelimitedWriter::new(Vec::new());
+                let mut writer = json::writer().build::<_, LineDelimited>(Vec::new());
                 writer.write(&batch?)?;
                 writer.finish()?;
                 std::io::stdout().lock().write_all(&writer.into_inner())?;

@@ -12,7 +12,7 @@ use super::file_bytes::FileBytes;
 use super::file_tables::with_file_tables;
 use super::progress::TrainingProgress;
 use super::stores::Stores;
-use crate::sql::{SizedBatches, register_all_with, register_archives};
+use crate::sql::{SizedBatches, corrected, register_all_with, register_archives};
 
 /// Rows of a batch, unless the environment says otherwise. Vectors are long: DataFusion's 8192 of them fall out of the
 /// caches between reading and coding, and take much memory.
@@ -35,8 +35,6 @@ pub(super) fn session(
     if !is_set("DATAFUSION_EXECUTION_PARQUET_MAX_ROW_GROUP_SIZE") {
         config.options_mut().execution.parquet.max_row_group_size = ROW_GROUP_ROWS;
     }
-    // In DataFusion 55 what one aggregate has found leaves out rows that another needs: max(2 * x) beside min(x) is wrong.
-    config.options_mut().optimizer.enable_aggregate_dynamic_filter_pushdown = false;
     if let Some(threads) = threads {
         config = config.with_target_partitions(threads);
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
@@ -44,8 +42,9 @@ pub(super) fn session(
     }
     let runtime =
         RuntimeEnvBuilder::new().with_object_store_registry(Arc::new(Stores::default())).build_arc()?;
-    let mut state =
+    let state =
         SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
+    let mut state = corrected(state);
     if !is_set("DATAFUSION_EXECUTION_BATCH_SIZE") {
         state = state.with_physical_optimizer_rule(Arc::new(SizedBatches));
     }

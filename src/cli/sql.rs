@@ -1,22 +1,35 @@
 //! `sparrow sql`: statements from the command line, from files, from a pipe, or typed in.
 
 use std::io::{IsTerminal, Read};
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{ArgMatches, Args};
+use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
-use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use futures::FutureExt;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 use super::copy::StagedCopy;
 use super::parse::parse_count;
 use super::print::{Format, print};
 use super::progress::TrainingProgress;
+use super::readable::readable;
 use super::session::session;
-use super::shell;
+use super::sql_depth::check_depth;
+use super::{in_order, refusals, shell};
+use crate::archive::panic_text;
+
+/// The stack of a statement's thread: planning and dropping a plan go down all of its levels, of which there are some
+/// (`sql_depth`).
+const STACK: usize = 64 << 20;
 
 #[derive(Debug, Args)]
 pub(super) struct SqlArguments {
@@ -97,7 +110,10 @@ impl Runner {
     pub async fn run_script(&self, text: &str) -> Result<()> {
         let dialect = self.session.state().config().options().sql_parser.dialect;
         let dialect = dialect_from_str(dialect).ok_or_else(|| anyhow!("unknown SQL dialect {dialect}"))?;
-        let mut parser = DFParserBuilder::new(text).with_dialect(dialect.as_ref()).build()?;
+        let tokens = Tokenizer::new(dialect.as_ref(), text).tokenize_with_location();
+        let tokens = tokens.map_err(|error| plain(ParserError::from(error).into()))?;
+        check_depth(&tokens)?;
+        let mut parser = DFParserBuilder::new(tokens).with_dialect(dialect.as_ref()).build()?;
         let mut number = 0;
         loop {
             while parser.parser.consume_token(&Token::SemiColon) {}
@@ -116,35 +132,43 @@ impl Runner {
     }
 
     /// Runs one statement; Ctrl-C ends it.
-    async fn run_statement(&self, mut statement: Statement) -> Result<()> {
+    async fn run_statement(&self, statement: Statement) -> Result<()> {
         self.progress.reset();
+        refusals::check(&statement)?;
+        let mut statement = readable(statement)?;
         let copy = match &mut statement {
             Statement::CopyTo(copy) => StagedCopy::redirect(copy)?,
             _ => None,
         };
-        let (session, format) = (self.session.clone(), self.format);
-        let progress = Arc::clone(&self.progress);
-        let mut work = tokio::spawn(async move {
-            let plan = session.state().statement_to_plan(statement).await.map_err(plain)?;
-            let frame = session.execute_logical_plan(plan).await.map_err(plain)?;
-            let stream = frame.execute_stream().await.map_err(plain)?;
-            let printed = print(stream, format).await;
-            progress.clear();
-            printed.map_err(|error| match error.downcast::<datafusion::error::DataFusionError>() {
-                Ok(error) => plain(error),
-                Err(error) => error,
-            })
+        let work = execute(self.session.clone(), statement, self.format, Arc::clone(&self.progress));
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (ended, mut end) = oneshot::channel();
+        let runtime = Handle::current();
+        let thread = std::thread::Builder::new().name("statement".to_string()).stack_size(STACK);
+        let thread = thread.spawn(move || {
+            runtime.block_on(async {
+                let work = AssertUnwindSafe(work).catch_unwind();
+                tokio::select! {
+                    // Nobody may wait any more.
+                    result = work => { let _ = ended.send(result); }
+                    _ = stopped => {}
+                }
+            });
         });
+        thread.context("cannot start a thread")?;
         tokio::select! {
-            result = &mut work => {
-                result??;
+            result = &mut end => {
+                match result? {
+                    Ok(done) => done?,
+                    Err(panic) => bail!("the statement has panicked: {}", panic_text(panic.as_ref())),
+                }
                 copy.map_or(Ok(()), StagedCopy::publish)
             }
             _ = tokio::signal::ctrl_c() => {
                 // Training listens to the flag, everything else ends where it next waits.
                 self.progress.cancel();
-                work.abort();
-                let _ = work.await;
+                let _ = stop.send(());
+                let _ = end.await;
                 self.progress.clear();
                 Err(anyhow!("cancelled"))
             }
@@ -152,9 +176,32 @@ impl Runner {
     }
 }
 
+/// Plans a statement, runs it and prints what it gives.
+async fn execute(
+    session: SessionContext,
+    statement: Statement,
+    format: Format,
+    progress: Arc<TrainingProgress>,
+) -> Result<()> {
+    let plan = session.state().statement_to_plan(statement).await.map_err(plain)?;
+    let stream = match in_order::inserts_a_table(&plan)? {
+        true => in_order::run(&session, &plan).await.map_err(plain)?,
+        false => {
+            let frame = session.execute_logical_plan(plan).await.map_err(plain)?;
+            frame.execute_stream().await.map_err(plain)?
+        }
+    };
+    let printed = print(stream, format).await;
+    progress.clear();
+    printed.map_err(|error| match error.downcast::<DataFusionError>() {
+        Ok(error) => plain(error),
+        Err(error) => error,
+    })
+}
+
 /// The error without a backtrace, and with advice where there is some.
-fn plain(error: datafusion::error::DataFusionError) -> anyhow::Error {
-    use datafusion::error::DataFusionError::ResourcesExhausted;
+fn plain(error: DataFusionError) -> anyhow::Error {
+    use DataFusionError::ResourcesExhausted;
     let advice = match error.find_root() {
         ResourcesExhausted(_) => {
             "\nhint: raise datafusion.runtime.memory_limit; sparse_train and sparse_dictionary hold up to `sample` rows and \

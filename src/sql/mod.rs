@@ -23,11 +23,13 @@ mod arguments;
 mod batches;
 mod cache;
 mod coding;
+mod corrections;
 mod documentation;
 mod errors;
 pub mod expr_fn;
 mod held;
 mod options;
+mod pushdown;
 mod scalar;
 mod window;
 
@@ -40,6 +42,7 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 pub use archive::{ArchiveExec, ArchiveTable, ArchiveTableFactory, FILE_TYPE, register_archives};
 pub use batches::SizedBatches;
 pub use cache::dictionaries_parsed;
+pub use corrections::corrected;
 
 use crate::math::Observer;
 

@@ -31,7 +31,10 @@ pub(super) fn check_types(function: &str, known: Known, argument: Option<&DataTy
             );
         }
     };
-    for field in fields {
+    for (place, field) in fields.iter().enumerate() {
+        if fields[..place].iter().any(|before| before.name() == field.name()) {
+            return plan_err!("{function}: option {} is given twice", field.name());
+        }
         let Some((name, kind)) = known.iter().find(|(name, _)| *name == field.name()) else {
             let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
             return plan_err!("{function}: unknown option '{}'; known: {}", field.name(), names.join(", "));

@@ -396,3 +396,33 @@ async fn a_session_can_be_built_with_archives() {
     query(&session, &format!("INSERT INTO a {}", rows(1, 10))).await;
     assert_eq!(number(&session, "SELECT count(v) FROM a").await, 10.0);
 }
+
+/// Rows that are inserted from a table, or a folder of them, stay in their order, and so do those of an archive.
+#[test]
+fn rows_are_inserted_in_the_order_of_their_table() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("in")).expect("a folder");
+    for file in 0..3 {
+        let rows = rows(file * 40_000, file * 40_000 + 39_999);
+        let copy = format!("COPY ({rows} ORDER BY i) TO '{}'", folder.path(&format!("in/{file}.parquet")));
+        assert!(run(&["sql", "-c", &copy]).status.success());
+    }
+    let mut source = folder.path("in");
+    for name in ["a", "b"] {
+        let place = folder.path(name);
+        let statements = format!(
+            "SET datafusion.execution.target_partitions = 8; SET datafusion.optimizer.repartition_file_min_size = 1;
+             {}; INSERT INTO t SELECT i, v FROM '{source}/' WHERE i % 3 < 2",
+            create("t", COLUMNS, &place, "'max_error' '0.01', 'atoms' '4', 'lambda' '0.1', 'kernel' 'linear'")
+        );
+        let output = run(&["sql", "-c", &statements]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let inserted = "SET datafusion.execution.target_partitions = 1; SELECT i FROM";
+        let output = run(&["sql", "--format", "csv", "-c", &format!("{inserted} '{place}/'")]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let found: Vec<usize> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        let expected: Vec<usize> = (0..120_000).filter(|i| i % 3 < 2).collect();
+        assert!(found == expected, "{name}: {} rows", found.len());
+        source = place;
+    }
+}

@@ -41,6 +41,34 @@ async fn errors_name_the_place_and_the_remedy() {
             "must be a dictionary, as sparse_train or sparse_dictionary makes it",
         ),
         (format!("SELECT sparse_decode([1, 2], {d})"), "must be a code, a list of struct<atom, weight>"),
+        // Options that would make no difference, or that say two things.
+        (
+            "SELECT sparse_train(v, {kernel: 'linear', sigma: 3}) FROM (VALUES ([1.0, 2.0])) t(v)"
+                .to_string(),
+            "sparse_train: kernel 'linear' has no option sigma, nor any other",
+        ),
+        (
+            "SELECT sparse_train(v, {degree: 3}) FROM (VALUES ([1.0, 2.0])) t(v)".to_string(),
+            "sparse_train: kernel 'rbf' has no option degree; it has: sigma",
+        ),
+        (
+            "SELECT sparse_train(v, {learner: 'scdl', constant: 1}) FROM (VALUES ([1.0, 2.0])) t(v)"
+                .to_string(),
+            "sparse_train: kernel 'linear' has no option constant",
+        ),
+        (
+            "SELECT sparse_dictionary(v, {kernel: 'polynomial', sigma: 1}) FROM (VALUES ([1.0, 2.0])) t(v)"
+                .to_string(),
+            "sparse_dictionary: kernel 'polynomial' has no option sigma; it has: degree, constant",
+        ),
+        (
+            "SELECT sparse_train(v, {atoms: 8, atoms: 16}) FROM (VALUES ([1.0, 2.0])) t(v)".to_string(),
+            "sparse_train: option atoms is given twice",
+        ),
+        (
+            format!("SELECT sparse_encode([1.0, 2.0], {d}, {{lambda: 0.1, coder: 'cd', lambda: 0.2}})"),
+            "sparse_encode: option lambda is given twice",
+        ),
         // Not a dictionary.
         (
             "SELECT sparse_atoms(X'0102030405060708090a')".to_string(),

@@ -265,3 +265,139 @@ fn a_missing_table_says_how_files_are_named() {
         "{errors}"
     );
 }
+
+/// NULL is told from NaN, and both from what is not there.
+#[test]
+fn json_holds_every_value() {
+    let rows = "SELECT * FROM (VALUES (1, 1.5, [1.5, 'NaN'::DOUBLE], {a: NULL, b: 'x'}), (NULL, '-Infinity'::DOUBLE, NULL, NULL),
+                (3, 'Infinity'::DOUBLE, [NULL], {a: 2, b: NULL})) t(i, x, v, s)";
+    let expected = "[{\"i\":1,\"x\":1.5,\"v\":[1.5,\"NaN\"],\"s\":{\"a\":null,\"b\":\"x\"}},\
+                    {\"i\":null,\"x\":\"-Infinity\",\"v\":null,\"s\":null},\
+                    {\"i\":3,\"x\":\"Infinity\",\"v\":[null],\"s\":{\"a\":2,\"b\":null}}]\n";
+    assert_eq!(stdout(&run(&["sql", "--format", "json", "-c", rows])), expected);
+    let lines = stdout(&run(&["sql", "--format", "nd-json", "-c", rows]));
+    assert_eq!(format!("[{}]\n", lines.trim_end().replace('\n', ",")), expected);
+    let special = "SELECT NULL AS n, arrow_cast('NaN'::DOUBLE, 'Float32') AS f, 0.1::FLOAT AS g";
+    assert_eq!(
+        stdout(&run(&["sql", "--format", "json", "-c", special])),
+        "[{\"n\":null,\"f\":\"NaN\",\"g\":0.1}]\n"
+    );
+}
+
+#[test]
+fn columns_are_called_as_they_were_asked_for() {
+    let query = "CREATE TABLE t AS SELECT * FROM (VALUES ([1.0, 2.0], 1), ([3.0, 4.0], 2)) t(v, k);
+                 SELECT avg(v[1]), count(*), max(t.k) FROM t;
+                 SELECT k % 2, t.k, sum(v[2]) FROM t GROUP BY k % 2, t.k HAVING sum(v[2]) > 0 ORDER BY sum(v[2]) DESC;
+                 SELECT DISTINCT k FROM t ORDER BY k;
+                 SELECT 1 UNION ALL SELECT 2 LIMIT 1";
+    let output = run(&["sql", "--format", "csv", "-c", query]);
+    let text = stdout(&output);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for header in ["avg(v[1]),count(*),max(t.k)\n2.0,2,2\n", "k % 2,k,sum(v[2])\n0,2,4.0\n1,1,2.0\n"] {
+        assert!(text.contains(header), "{text}");
+    }
+    assert!(text.contains("\n1\n2\n") && text.contains("\n1\n1\n"), "{text}");
+}
+
+#[test]
+fn tables_that_are_shown_are_those_of_the_session() {
+    let output = run(&["sql", "--format", "csv", "-c", "CREATE TABLE t AS SELECT 1 AS a; SHOW TABLES"]);
+    assert_eq!(
+        stdout(&output),
+        "table_catalog,table_schema,table_name,table_type\ndatafusion,public,t,BASE TABLE\n"
+    );
+}
+
+#[test]
+fn statements_that_say_two_things_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().join("a").display().to_string();
+    let table = |options: &str| {
+        format!(
+            "CREATE EXTERNAL TABLE a (v DOUBLE[]) STORED AS SPARROW LOCATION '{place}' OPTIONS ({options})"
+        )
+    };
+    for (sql, expected) in [
+        (table("'max_error' '1', 'max_error' '2'"), "option max_error is given twice"),
+        (table("'max_error' '1', 'format.MAX_ERROR' '2'"), "option max_error is given twice"),
+        (
+            format!(
+                "COPY (SELECT 1 AS a) TO '{place}.parquet' OPTIONS ('compression' 'zstd(3)', 'compression' 'snappy')"
+            ),
+            "option compression is given twice",
+        ),
+        (format!("COPY (SELECT [1.0] AS v) TO '{place}' STORED AS SPARROW"), "INSERT INTO a SELECT"),
+    ] {
+        let output = run(&["sql", "-c", &sql]);
+        assert_eq!(output.status.code(), Some(1), "{sql}");
+        assert!(stderr(&output).contains(expected), "{sql}: {}", stderr(&output));
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0);
+}
+
+/// A file that is there is not said to be missing.
+#[test]
+fn what_is_wrong_with_a_file_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(path("cut.parquet"), b"PAR1").expect("a file");
+    std::fs::write(path("empty.parquet"), b"").expect("a file");
+    std::fs::write(path("notes.docx"), b"text").expect("a file");
+    std::fs::create_dir(path("nothing.d")).expect("a folder");
+    let panics = crate::support::project("tests/fixtures/int128.parquet").display().to_string();
+    for (name, expected) in [
+        (path("cut.parquet"), "cut.parquet' cannot be read as a table"),
+        (path("empty.parquet"), "empty.parquet' cannot be read as a table"),
+        (path("notes.docx"), "notes.docx' cannot be read as a table"),
+        (path("nothing.d/"), "nothing.d/' cannot be read as a table"),
+        (panics, "int128.parquet' cannot be read as a table"),
+        (path("missing.parquet"), "not found\nhint: a file is a table in single quotes"),
+    ] {
+        let output = run(&["sql", "-c", &format!("SELECT * FROM '{name}'")]);
+        assert_eq!(output.status.code(), Some(1), "{name}");
+        assert!(stderr(&output).contains(expected), "{name}: {}", stderr(&output));
+    }
+}
+
+/// However long a chain is, there is an answer or an error, and never the end of the process.
+#[test]
+fn chains_of_any_length_are_answered_or_refused() {
+    let answer = |sql: String| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let script = folder.path().join("s.sql");
+        std::fs::write(&script, sql).expect("a script");
+        let script = script.display().to_string();
+        let output = run(&["sql", "--format", "csv", "-f", &script]);
+        let last = stdout(&output).lines().last().unwrap_or_default().to_string();
+        match output.status.code() {
+            Some(0) => last,
+            Some(1) => stderr(&output),
+            other => panic!("{other:?}: {}", stderr(&output)),
+        }
+    };
+    let table = "CREATE TABLE t AS SELECT value AS a FROM generate_series(0, 3000);";
+    let terms = |term: &dyn Fn(usize) -> String, between: &str, count: usize| {
+        (0..count).map(term).collect::<Vec<_>>().join(between)
+    };
+    let one = |_: usize| "1".to_string();
+    let is = |i: usize| format!("a = {i}");
+    let select = |i: usize| format!("SELECT {i} AS a");
+    assert_eq!(answer(format!("SELECT {} AS n", terms(&one, " + ", 1500))), "1500");
+    let counted = |wanted: String| answer(format!("{table} SELECT count(*) AS n FROM t WHERE {wanted}"));
+    assert_eq!(counted(terms(&is, " OR ", 900)), "900");
+    assert_eq!(counted(format!("a IN ({})", terms(&|i| i.to_string(), ", ", 20_000))), "3001");
+    let union = terms(&select, " UNION ALL ", 300);
+    assert_eq!(answer(format!("SELECT sum(a) AS n FROM ({union})")), (299 * 300 / 2).to_string());
+    for (sql, told) in [
+        (format!("SELECT {}", terms(&one, "+", 20_000)), "statement 1: 19999 operators are chained"),
+        (format!("SELECT 1; SELECT 1 WHERE {}", terms(&one, " = 1 OR ", 20_000)), "statement 2: "),
+        (terms(&select, " UNION ALL ", 20_000), "operators are chained"),
+        (format!("SELECT {}1{}", "(".repeat(20_000), ")".repeat(20_000)), "nested in each other"),
+        (format!("SELECT {}1{}", "(".repeat(1000), ")".repeat(1000)), "RecursionLimitExceeded"),
+        (format!("SELECT {}1", "- ".repeat(1000)), "RecursionLimitExceeded"),
+    ] {
+        let error = answer(sql);
+        assert!(error.contains(told), "{}", error.chars().take(500).collect::<String>());
+    }
+}

@@ -30,6 +30,7 @@ mod real_data;
 mod rivals;
 #[cfg(feature = "cloud")]
 mod s3_server;
+mod same_names;
 mod search;
 mod sql_logic;
 mod support;

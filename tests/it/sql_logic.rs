@@ -1,25 +1,71 @@
 //! Every file of tests/slt, in a session of its own. `UPDATE_SLT=1` rewrites the expectations.
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
 use sqllogictest::{
-    AsyncDB, DBOutput, DefaultColumnType, Runner, default_column_validator, default_normalizer,
-    default_validator,
+    AsyncDB, ColumnType, DBOutput, Runner, default_normalizer, default_validator, strict_column_validator,
 };
 
 use crate::support::{project, session};
+
+/// What a column holds, as the letters after `query` tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Letter {
+    Boolean,
+    Float,
+    Integer,
+    Text,
+    Time,
+    /// Lists, structs, bytes and what else has no letter.
+    Other,
+}
+
+const LETTERS: [(char, Letter); 6] = [
+    ('B', Letter::Boolean),
+    ('R', Letter::Float),
+    ('I', Letter::Integer),
+    ('T', Letter::Text),
+    ('P', Letter::Time),
+    ('?', Letter::Other),
+];
+
+impl ColumnType for Letter {
+    fn from_char(letter: char) -> Option<Self> {
+        LETTERS.iter().find(|(known, _)| *known == letter).map(|(_, kind)| *kind)
+    }
+
+    fn to_char(&self) -> char {
+        LETTERS.iter().find(|(_, kind)| kind == self).map_or('?', |(letter, _)| *letter)
+    }
+}
+
+impl From<&DataType> for Letter {
+    fn from(data_type: &DataType) -> Self {
+        match data_type {
+            DataType::Boolean => Self::Boolean,
+            data_type if data_type.is_floating() => Self::Float,
+            data_type if data_type.is_integer() => Self::Integer,
+            data_type if data_type.is_string() => Self::Text,
+            DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => Self::Time,
+            DataType::Dictionary(_, values) => values.as_ref().into(),
+            _ => Self::Other,
+        }
+    }
+}
 
 struct Database(SessionContext);
 
 #[async_trait::async_trait]
 impl AsyncDB for Database {
     type Error = DataFusionError;
-    type ColumnType = DefaultColumnType;
+    type ColumnType = Letter;
 
-    async fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, DataFusionError> {
+    async fn run(&mut self, sql: &str) -> Result<DBOutput<Letter>, DataFusionError> {
         let frame = self.0.sql(sql).await?;
-        let columns = frame.schema().fields().len();
+        let types: Vec<Letter> =
+            frame.schema().fields().iter().map(|field| field.data_type().into()).collect();
         let batches = frame.collect().await?;
         let options = FormatOptions::default().with_null("NULL");
         let mut rows = Vec::new();
@@ -31,10 +77,10 @@ impl AsyncDB for Database {
             let cells = |row: usize| formatters.iter().map(|f| one_line(f.value(row).to_string())).collect();
             rows.extend((0..batch.num_rows()).map(cells));
         }
-        if columns == 0 {
+        if types.is_empty() {
             return Ok(DBOutput::StatementComplete(rows.len() as u64));
         }
-        Ok(DBOutput::Rows { types: vec![DefaultColumnType::Any; columns], rows })
+        Ok(DBOutput::Rows { types, rows })
     }
 
     async fn shutdown(&mut self) {}
@@ -52,13 +98,14 @@ async fn files() {
             sparrow::sql::register_archives(&session);
             Ok(Database(session))
         });
+        runner.with_column_validator(strict_column_validator);
         if std::env::var_os("UPDATE_SLT").is_some() {
             let update = runner.update_test_file(
                 &path,
                 " ",
                 default_validator,
                 default_normalizer,
-                default_column_validator,
+                strict_column_validator,
             );
             update.await.expect("expectations are rewritten");
         } else if let Err(error) = runner.run_file_async(&path).await {

@@ -7,6 +7,7 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::Float64Type;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
+use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use sparrow::math::coders::{self, Form};
 
@@ -18,7 +19,9 @@ pub fn session_with(partitions: usize, batch_size: usize) -> SessionContext {
         .with_information_schema(true)
         // Without it small files stay in one partition.
         .with_repartition_file_min_size(1);
-    let mut session = SessionContext::new_with_config(config).enable_url_table();
+    let state = SessionStateBuilder::new().with_config(config).with_default_features();
+    let state = sparrow::sql::corrected(state).build();
+    let mut session = SessionContext::new_with_state(state).enable_url_table();
     sparrow::sql::register_all(&mut session).expect("functions register");
     session
 }

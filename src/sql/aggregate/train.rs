@@ -14,7 +14,7 @@ use super::state::options;
 use super::watcher::Watcher;
 use crate::columnar::{dictionary_to_bytes, vector_type};
 use crate::math::learners::Target;
-use crate::math::{LearnerOptions, Observer, learners};
+use crate::math::{LearnerOptions, Observer, kernels, learners};
 use crate::sql::arguments::{check_vector, dictionary_field};
 use crate::sql::documentation::{document, signature};
 use crate::sql::errors::option_error;
@@ -101,7 +101,38 @@ pub(super) fn learner_options(options: &Options) -> Result<LearnerOptions> {
         learner_options.kernel_name()?;
         Ok(learner_options)
     };
-    build().map_err(|error| option_error(options.function(), error))
+    let built = build().map_err(|error| option_error(options.function(), error))?;
+    // For a target the kernel is chosen, too, unless it is set.
+    if target.is_none() || kernel.is_some() {
+        let given = [("sigma", sigma), ("degree", degree), ("constant", constant)];
+        let given = given.iter().filter(|(_, value)| value.is_some()).map(|(name, _)| *name);
+        check_parameters(options.function(), &built, given)?;
+    }
+    Ok(built)
+}
+
+/// A parameter that the kernel does not have is a mistake.
+fn check_parameters(
+    function: &str,
+    options: &LearnerOptions,
+    mut given: impl Iterator<Item = &'static str>,
+) -> Result<()> {
+    let failed = |error| option_error(function, error);
+    let kernel = kernels::build(options.kernel_name().map_err(failed)?, &|_| None).map_err(failed)?;
+    let known: Vec<&str> = kernel.parameters().into_iter().map(|(name, _)| name).collect();
+    match given.find(|name| !known.contains(name)) {
+        None => Ok(()),
+        Some(name) if known.is_empty() => {
+            plan_err!("{function}: kernel '{}' has no option {name}, nor any other", kernel.name())
+        }
+        Some(name) => {
+            plan_err!(
+                "{function}: kernel '{}' has no option {name}; it has: {}",
+                kernel.name(),
+                known.join(", ")
+            )
+        }
+    }
 }
 
 /// What parameters are to be chosen for.

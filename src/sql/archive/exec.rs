@@ -37,7 +37,7 @@ use super::external;
 use super::moving::MovingFilter;
 use super::opened::{ArchivedFile, Opened};
 use super::selections::{both, row_at};
-use crate::archive::{ArchiveError, KeptRows};
+use crate::archive::{ArchiveError, KeptRows, caught};
 
 /// A row group of a file.
 #[derive(Debug, Clone)]
@@ -342,7 +342,7 @@ impl Reading {
                 let archived = &self.plan.opened.files[*file];
                 let batch = {
                     let _decoding = self.decode_time.timer();
-                    rows.next().transpose().map_err(|error| in_this_file(archived, error))?
+                    decoding(archived, || rows.next().transpose())?
                 };
                 let Some(batch) = batch else { return Ok(None) };
                 let columns = batch.columns().iter().map(without_the_rest).collect();
@@ -382,8 +382,7 @@ impl Reading {
             self.bytes_read.add(bytes);
             let fetched = file.fetch(unit.row_group, &in_file).await;
             let fetched = fetched.map_err(|error| in_this_file(archived, error))?;
-            let rows = file.decode_kept(fetched, &in_file, pages, self.batch_size);
-            let rows = rows.map_err(|error| in_this_file(archived, error))?;
+            let rows = decoding(archived, || file.decode_kept(fetched, &in_file, pages, self.batch_size))?;
             return Ok(Some(Found::Kept { file: unit.file, rows }));
         };
         if let Some(predicate) = conjunction_opt(filters) {
@@ -426,13 +425,12 @@ impl Reading {
         let batch = {
             let _decoding = self.decode_time.timer();
             let _busy = self.baseline.elapsed_compute().timer();
-            let decoded = match rows {
+            decoding(archived, || match rows {
                 Some(rows) => {
                     file.decode_kept(fetched, &in_file, Some(rows), usize::MAX).and_then(KeptRows::all)
                 }
                 None => file.decode(fetched, &in_file),
-            };
-            decoded.map_err(|error| in_this_file(archived, error))?
+            })?
         };
         self.with_partition(archived, columns, batch)
     }
@@ -462,6 +460,11 @@ impl Reading {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         Ok(RecordBatch::try_new_with_options(schema, arrays, &options)?)
     }
+}
+
+/// Decodes a part of a file. Its errors and panics name the file.
+fn decoding<T>(archived: &ArchivedFile, decode: impl FnOnce() -> crate::archive::Result<T>) -> Result<T> {
+    caught("decoding", decode).map_err(|error| in_this_file(archived, error))
 }
 
 fn in_this_file(archived: &ArchivedFile, error: ArchiveError) -> DataFusionError {

@@ -107,16 +107,19 @@ async fn given_dictionary(state: &dyn Session, location: &str, lambda: Option<f6
 
 /// Lets a session create tables `STORED AS SPARROW`.
 ///
-/// What joins and `ORDER BY ... LIMIT` find out while they run leaves row groups out only where the session's option
-/// `datafusion.optimizer.enable_aggregate_dynamic_filter_pushdown` is off: with it DataFusion 55 also hands over filters that
-/// leave out rows which other aggregates need.
+/// Build the session by [`corrected`](crate::sql::corrected), as here: DataFusion 55 alone gives wrong rows for some joins whose
+/// tables have columns of one name, whatever the tables are. It also switches the option
+/// `datafusion.optimizer.enable_aggregate_dynamic_filter_pushdown` off; while that is on, archives do not use what joins and
+/// `ORDER BY ... LIMIT` find out while they run, since nothing tells those filters from wrong ones of aggregates.
 ///
 /// ```
+/// use datafusion::execution::session_state::SessionStateBuilder;
 /// use datafusion::prelude::SessionContext;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let session = SessionContext::new();
+/// let state = sparrow::sql::corrected(SessionStateBuilder::new().with_default_features()).build();
+/// let session = SessionContext::new_with_state(state);
 /// sparrow::sql::register_archives(&session);
 /// let folder = std::env::temp_dir().join(format!("sparrow-archive-{}", std::process::id()));
 /// let create = format!(
