@@ -145,3 +145,35 @@ fn every_dependent_atom_is_looked_at() {
         assert_eq!(report.exit, ExitReason::Converged, "signal {value}: {report:?}");
     }
 }
+
+/// A thread of a pool that waits for others takes up other work meanwhile, which may need the same dictionary.
+#[test]
+fn a_fresh_dictionary_is_prepared_by_many_tasks_at_once() {
+    const DICTIONARIES: u64 = 100;
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build().expect("threads");
+        let options = CoderOptions::new(0.05).expect("options");
+        for seed in 0..DICTIONARIES {
+            let mut values = syn(16, 300 + 64, 4, seed);
+            let signals = values.split_off(300 * 16);
+            let kernel = kernels::build("rbf", &|_| Some(4.0)).expect("a width");
+            let dictionary = Dictionary::new(values, 16, kernel, 0.01, None).expect("atoms");
+            let dictionary = PreparedDictionary::new(dictionary).expect("finite");
+            let coder = coders::by_name(["fksc", "foso"][seed as usize % 2]).expect("known");
+            let codes: Vec<_> = pool.install(|| {
+                use rayon::prelude::*;
+                let tasks = signals.par_chunks(16).map(|signal| {
+                    let one = Signals::from_flat(signal, 16).expect("a signal");
+                    coder.encode(&dictionary, &one, &options).expect("codes")
+                });
+                tasks.collect()
+            });
+            let all = Signals::from_flat(&signals, 16).expect("signals");
+            let together = coder.encode(&dictionary, &all, &options).expect("codes");
+            assert!(codes.iter().flat_map(|codes| codes.rows()).eq(together.rows()));
+        }
+        done.send(()).expect("somebody waits");
+    });
+    is_done.recv_timeout(std::time::Duration::from_secs(120)).expect("it neither hangs nor fails");
+}
