@@ -12,7 +12,8 @@ use crate::math::coders::Fksc;
 use crate::math::dictionary::{Choice, Selection};
 use crate::math::search::{Goal, Ladder, Measured, Search, tune};
 use crate::math::{
-    Coder, CoderOptions, Codes, Dictionary, MathError, PreparedDictionary, Result, Sample, Signals, decoders,
+    Coder, CoderOptions, Codes, Dictionary, ExitReason, MathError, PreparedDictionary, Result, Sample,
+    SignalReport, Signals, decoders,
 };
 
 const HELD_OUT: usize = 4;
@@ -39,7 +40,7 @@ struct Chooser<'a> {
     held_out_counts: Vec<f64>,
     /// Vectors that share the dictionary.
     rows: f64,
-    /// What a column without codes takes.
+    /// What a column of an empty code takes: what every file has.
     bytes_without_codes: f64,
     atoms: Vec<usize>,
     widths: Widths,
@@ -97,7 +98,7 @@ pub(super) fn learn_for(
         held_out,
         held_out_counts,
         rows,
-        bytes_without_codes: storage.codes(Codes::from_rows(1, []))?,
+        bytes_without_codes: storage.codes(an_empty_code())?,
         atoms,
         widths,
         cache: HashMap::new(),
@@ -133,6 +134,12 @@ pub(super) fn learn_for(
     });
     let (dim, kernel, lambda) = (dictionary.dim(), dictionary.kernel().clone(), dictionary.lambda());
     Dictionary::new(dictionary.atoms().to_vec(), dim, kernel, lambda, Some(training))
+}
+
+fn an_empty_code() -> Codes {
+    let report =
+        SignalReport { objective: 0.0, rounds: 0, updates: 0, gap: 0.0, exit: ExitReason::Converged };
+    Codes::from_rows(1, [((&[][..], &[][..]), report)])
 }
 
 /// What all vectors take, from what these take, and by how much they take more than half of them.
@@ -198,7 +205,7 @@ impl Chooser<'_> {
     /// What codes of all vectors take that have so many nonzeros in the mean, from what these take.
     fn bytes_of_codes(&self, codes: Codes, nonzeros_per_row: f64) -> Result<f64> {
         let (nonzeros, rows) = (codes.nonzeros() as f64, codes.reports.len().max(1) as f64);
-        let bytes = self.storage.codes(codes)? - self.bytes_without_codes;
+        let bytes = (self.storage.codes(codes)? - self.bytes_without_codes).max(0.0);
         let per_row = if nonzeros > 0.0 { bytes / nonzeros * nonzeros_per_row } else { bytes / rows };
         Ok(self.bytes_without_codes + per_row * self.rows)
     }
