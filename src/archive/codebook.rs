@@ -179,8 +179,7 @@ impl Codebook {
         Ok(codebook)
     }
 
-    /// Computes what coding needs once. Threads of a pool must find it: one that computes it takes up other work while it
-    /// waits for the pool, and would wait for itself there.
+    /// Computes what coding needs once. Threads of a pool should find it: each of them would compute it for itself.
     pub(super) fn prepare_for_parallel_use(&self) -> Result<()> {
         if let Some(coding) = &self.coding {
             coding.products();

@@ -331,12 +331,13 @@ impl Material {
         let lambda = settings.lambda.unwrap_or(LEARNED_LAMBDA * own_similarity);
         match learners::learn(&sample, &options.with_lambda(lambda)?, observer) {
             Ok(Some(dictionary)) => Ok(Some(Learned { dictionary, sample, scales, own_similarity })),
-            Err(MathError::Cancelled) => Err(MathError::Cancelled.into()),
-            Ok(None) | Err(_) => Ok(None),
+            Ok(None) | Err(MathError::Empty) => Ok(None),
+            Err(error) if error.is_incomparable() => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 
-    /// The codebook of those atoms that codes use once they are rounded; `None` where it cannot be made.
+    /// The codebook of those atoms that codes use once they are rounded; `None` where their values cannot be compared.
     pub fn codebook(
         &self,
         learned: &Learned,
@@ -351,7 +352,11 @@ impl Material {
         };
         let (dim, kernel) = (dictionary.dim(), dictionary.kernel().clone());
         let dictionary = Dictionary::new(dictionary.atoms().to_vec(), dim, kernel, lambda, None)?;
-        Ok(useful(&dictionary, sample, scales, &self.deviations, bound, weight_step).ok())
+        match useful(&dictionary, sample, scales, &self.deviations, bound, weight_step) {
+            Ok(codebook) => Ok(Some(codebook)),
+            Err(ArchiveError::Math(error)) if error.is_incomparable() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// A codebook that predicts every sensor by its median: residuals do all of the work.

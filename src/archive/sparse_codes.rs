@@ -58,7 +58,8 @@ pub(super) fn sparse_codes(codebook: &Codebook, groups: &[Group], cells: &Cells)
         let codes = match Fksc.encode(&coding.prepared, &batch, &options) {
             Ok(codes) => codes,
             // Values beyond what the kernel can compare: residuals do all of the work.
-            Err(_) => return Ok(vec![WholeCode::new(); count]),
+            Err(error) if error.is_incomparable() => return Ok(vec![WholeCode::new(); count]),
+            Err(error) => return Err(error.into()),
         };
         for (number, ((atoms, _), values)) in unknown.iter().zip(codes.rows().zip(scaled.chunks_exact(dim))) {
             fitted[signals[*number]] = fit.code(atoms, values);
@@ -209,6 +210,18 @@ mod tests {
         let atoms = (0..20 * DIM).map(value).collect();
         given(&Dictionary::new(atoms, DIM, kernel, 0.05, None).expect("atoms"), Bound::MaxError(0.1))
             .expect("a codebook")
+    }
+
+    #[test]
+    fn values_that_the_kernel_cannot_compare_have_no_codes() {
+        let groups = [Group { sensors: (0..DIM).collect(), data_type: DataType::Float64 }];
+        let kernel = kernels::build("polynomial", &|_| None).expect("a kernel");
+        let dictionary = Dictionary::new((0..4 * DIM).map(value).collect(), DIM, kernel, 0.05, None);
+        let codebook =
+            given(&dictionary.expect("atoms"), Bound::MaxError(0.1)).expect("a codebook of usual values");
+        let raw = vec![1e100f64.to_bits(); 2 * DIM];
+        let huge = Cells { sensors: DIM, state: vec![Cell::Value; raw.len()], raw: raw.into() };
+        assert_eq!(sparse_codes(&codebook, &groups, &huge).expect("no codes"), vec![WholeCode::new(); 2]);
     }
 
     /// Threads code blocks in any order, and which codes are known then is a matter of chance.

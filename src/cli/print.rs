@@ -15,8 +15,8 @@ use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::physical_plan::SendableRecordBatchStream;
 use futures::StreamExt;
 
-use super::messages::printable;
 use super::json;
+use super::messages::printable;
 
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

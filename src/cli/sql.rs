@@ -205,7 +205,8 @@ fn plain(error: DataFusionError) -> anyhow::Error {
     let advice = match error.find_root() {
         ResourcesExhausted(_) => {
             "\nhint: raise datafusion.runtime.memory_limit; sparse_train and sparse_dictionary hold up to `sample` rows and \
-             what learning from them needs, so that fewer of them, or fewer atoms, take less"
+             what learning from them needs, so that fewer of them, or fewer atoms, take less; sparse_encode_jointly holds four \
+             numbers for every atom and row of a partition"
         }
         root if root.strip_backtrace().contains("' not found") => {
             "\nhint: a file is a table in single quotes, its path relative to the current folder: FROM 'x.parquet'; \

@@ -61,6 +61,10 @@ struct SelectionRecord {
     ratio: f64,
     nmae: f64,
     max_error: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    codes_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    values_bytes: Option<u64>,
     tried: Vec<ChoiceRecord>,
 }
 
@@ -167,6 +171,8 @@ fn selection_record(selection: &Selection) -> SelectionRecord {
         ratio: selection.ratio,
         nmae: selection.nmae,
         max_error: selection.max_error,
+        codes_bytes: selection.codes_bytes,
+        values_bytes: selection.values_bytes,
         tried: tried.collect(),
     }
 }
@@ -188,6 +194,8 @@ fn selection(record: SelectionRecord) -> Selection {
         ratio: record.ratio,
         nmae: record.nmae,
         max_error: record.max_error,
+        codes_bytes: record.codes_bytes,
+        values_bytes: record.values_bytes,
         tried: record.tried.into_iter().map(choice).collect(),
     }
 }

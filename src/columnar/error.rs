@@ -50,6 +50,17 @@ pub enum ColumnarError {
     /// More data than an Arrow array of this type can hold.
     #[error("too many values for one batch: {0}; lower datafusion.execution.batch_size")]
     TooMany(usize),
+    /// A dictionary with more atoms than compact codes can name.
+    #[error("the dictionary has {atoms} atoms, and compact codes name at most {most}; leave `compact` out")]
+    TooManyAtoms {
+        /// How many there are.
+        atoms: usize,
+        /// How many there may be.
+        most: usize,
+    },
+    /// A weight that compact codes cannot hold.
+    #[error("the weight {0:e} does not fit into 32 bits; leave `compact` out, or scale the column")]
+    WeightTooLarge(f64),
     /// An error of the numerics.
     #[error(transparent)]
     Math(#[from] MathError),

@@ -8,7 +8,9 @@ mod error;
 mod lists;
 mod vectors;
 
-pub use codes::{CodeColumn, code_field, code_type, is_code_type, to_code_array};
+pub use codes::{
+    CodeColumn, code_field, code_type, compact_code_type, is_code_type, to_code_array, to_compact_code_array,
+};
 #[cfg(feature = "archive")]
 pub(crate) use conform::{conform, hold_the_same};
 pub use dictionary::{FORMAT_VERSION, dictionary_from_bytes, dictionary_to_bytes};

@@ -53,6 +53,10 @@ pub struct Selection {
     pub nmae: f64,
     /// The largest error.
     pub max_error: f64,
+    /// About what codes and dictionary take where they are stored; not known of dictionaries made before it was counted.
+    pub codes_bytes: Option<u64>,
+    /// About what the vectors themselves take there.
+    pub values_bytes: Option<u64>,
     /// What was tried, in order.
     pub tried: Vec<Choice>,
 }

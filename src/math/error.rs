@@ -117,7 +117,40 @@ pub enum MathError {
         /// Position in the batch, from 0.
         row: usize,
     },
+    /// Columns whose bytes could not be counted.
+    #[error("cannot tell what columns take where they are stored: {0}")]
+    Unstored(String),
     /// The observer asked to stop.
     #[error("cancelled")]
     Cancelled,
+}
+
+impl MathError {
+    /// Whether values were too large to be compared, be it by any kernel or by the one that was chosen.
+    pub fn is_incomparable(&self) -> bool {
+        matches!(self, Self::Overflow { .. } | Self::TooLarge { .. } | Self::NotFinite { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever goes on without codes where values cannot be compared must not do so for any other reason.
+    #[test]
+    fn only_values_out_of_range_are_incomparable() {
+        let out_of_range = [
+            MathError::Overflow { kernel: "polynomial" },
+            MathError::TooLarge { row: 0, largest: 1e200 },
+            MathError::NotFinite { row: 0, position: 0, value: f64::INFINITY },
+        ];
+        assert!(out_of_range.iter().all(MathError::is_incomparable));
+        let others = [
+            MathError::Cancelled,
+            MathError::Empty,
+            MathError::Dimension { row: 0, found: 1, dimension: 2 },
+            MathError::Parameter { name: "lambda", value: "0".to_string(), requirement: "positive" },
+        ];
+        assert!(!others.iter().any(MathError::is_incomparable));
+    }
 }

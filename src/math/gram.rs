@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rayon::prelude::*;
 
+use super::computed_once::ComputedOnce;
 use super::kernels::Screen;
 use super::packed::{PackedAtoms, has_fast_product};
 use super::product::BLOCK;
@@ -42,7 +43,7 @@ pub(crate) struct Gram {
     /// The atoms for a fast product, where that pays.
     pub screen: Option<Screening>,
     /// What some coders need, computed when first asked for.
-    eigenvalue_bound: OnceLock<f64>,
+    eigenvalue_bound: ComputedOnce<f64>,
     row_norms: OnceLock<Vec<f64>>,
     ridge_inverse: Mutex<Option<(f64, Arc<Vec<f64>>)>>,
 }
@@ -124,7 +125,7 @@ impl Gram {
             values,
             peaks,
             screen,
-            eigenvalue_bound: OnceLock::new(),
+            eigenvalue_bound: ComputedOnce::new(),
             row_norms: OnceLock::new(),
             ridge_inverse: Mutex::new(None),
         })
@@ -154,7 +155,7 @@ impl Gram {
     /// A bound on the largest eigenvalue: that of the magnitudes, by the power method from above (for
     /// `v > 0` no eigenvalue of a matrix `A >= 0` exceeds the largest `(A v)_i / v_i`). Tight for RBF.
     pub fn eigenvalue_bound(&self) -> f64 {
-        *self.eigenvalue_bound.get_or_init(|| {
+        *self.eigenvalue_bound.get_or_compute(|| {
             const ROUNDS: usize = 100;
             let mut direction = vec![1.0; self.atoms];
             let mut bound = f64::INFINITY;

@@ -10,6 +10,7 @@
 //! [`coders::Form::Coupled`], on how signals are cut into batches.
 
 pub mod coders;
+mod computed_once;
 pub mod decoders;
 mod dictionary;
 mod error;

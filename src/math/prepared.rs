@@ -1,7 +1,6 @@
 //! A dictionary with what coding and decoding need of it.
 
-use std::sync::OnceLock;
-
+use super::computed_once::ComputedOnce;
 use super::gram::{Gram, symmetric};
 use super::product::inner_products;
 use super::signals::Rows;
@@ -41,8 +40,8 @@ pub struct PreparedDictionary {
     /// The order of atoms in the gram matrix, where it is known beforehand.
     order: Option<Vec<u32>>,
     /// `None` inside if it overflowed.
-    gram: OnceLock<Option<Gram>>,
-    products: OnceLock<Vec<f64>>,
+    gram: ComputedOnce<Option<Gram>>,
+    products: ComputedOnce<Vec<f64>>,
 }
 
 impl PreparedDictionary {
@@ -62,7 +61,8 @@ impl PreparedDictionary {
     ) -> Result<Self> {
         let atoms = Signals::from_flat(dictionary.atoms(), dictionary.dim())?;
         let rows = Rows::centred(atoms.rows(), &centre)?;
-        Ok(Self { dictionary, centre, rows, order, gram: OnceLock::new(), products: OnceLock::new() })
+        let (gram, products) = (ComputedOnce::new(), ComputedOnce::new());
+        Ok(Self { dictionary, centre, rows, order, gram, products })
     }
 
     /// The dictionary itself.
@@ -88,12 +88,13 @@ impl PreparedDictionary {
     /// `k(X, X)`; an error where similarities of atoms do not fit into a double.
     pub(crate) fn gram(&self) -> Result<&Gram> {
         let kernel = self.dictionary.kernel();
-        let gram = self.gram.get_or_init(|| Gram::new(&self.rows, kernel.as_ref(), self.order.as_deref()));
+        let compute = || Gram::new(&self.rows, kernel.as_ref(), self.order.as_deref());
+        let gram = self.gram.get_or_compute(compute);
         gram.as_ref().ok_or(MathError::Overflow { kernel: kernel.name() })
     }
 
     /// The inner products of the centred atoms.
     pub(crate) fn products(&self) -> &[f64] {
-        self.products.get_or_init(|| symmetric(self.rows.len(), inner_products, &self.rows))
+        self.products.get_or_compute(|| symmetric(self.rows.len(), inner_products, &self.rows))
     }
 }

@@ -9,6 +9,7 @@ use datafusion::logical_expr::ColumnarValue;
 
 use super::arguments::{by_dictionary, for_each_group};
 use super::errors::{data_error, option_error};
+use super::memory::FunctionMemory;
 use super::options::{Kind, Known, Options};
 use crate::columnar::{ColumnarError, Row, VectorColumn};
 use crate::math::coders::{self, Form};
@@ -48,6 +49,7 @@ pub(super) struct Settings {
     residual: Option<f64>,
     tolerance: Option<f64>,
     bad_becomes_null: bool,
+    memory: FunctionMemory,
 }
 
 impl Settings {
@@ -69,6 +71,7 @@ impl Settings {
             residual: options.number("residual")?,
             tolerance: options.number("tolerance")?,
             bad_becomes_null,
+            memory: FunctionMemory::default(),
         };
         settings.check_heeded()?;
         // Refuses bad values before there is a dictionary to take the default lambda from.
@@ -88,6 +91,19 @@ impl Settings {
             );
         }
         Ok(settings)
+    }
+
+    /// The same for a function that codes more than a batch at a time.
+    pub fn charged_to(self, memory: &FunctionMemory) -> Self {
+        Self { memory: memory.clone(), ..self }
+    }
+
+    /// Bytes that coding so many rows holds: the rows and, where they are coded together, four numbers for each of them
+    /// and every atom.
+    fn workspace(&self, dictionary: &PreparedDictionary, rows: usize) -> usize {
+        let (atoms, dim) = (dictionary.dictionary().len(), dictionary.dictionary().dim());
+        let per_row = if self.coder.form() == Form::Coupled { dim + 4 * atoms } else { dim };
+        rows.saturating_mul(per_row).saturating_mul(size_of::<f64>())
     }
 
     /// An option that makes no difference to the coder is a mistake, as is one that it cannot do without.
@@ -147,6 +163,7 @@ impl Settings {
         for_each_group(&groups, result_type, |dictionary, rows| {
             let (signals, present) = self.usable(column, &vectors, dictionary, rows)?;
             let options = self.coder_options(dictionary.dictionary().lambda())?;
+            let _reserved = self.memory.reserve(self.function, self.workspace(dictionary, signals.len()))?;
             let signals = Signals::new(signals).map_err(|error| failed(error.into()))?;
             let codes = self.coder.encode(dictionary, &signals, &options);
             let codes = codes.map_err(|error| failed(error.into()))?;

@@ -16,7 +16,7 @@ use std::sync::{Arc, LazyLock};
 use datafusion::functions::core::named_struct;
 use datafusion::logical_expr::{AggregateUDF, Expr, ScalarUDF, WindowUDF, lit};
 
-use super::{aggregate, scalar, window};
+use super::{FunctionMemory, aggregate, scalar, window};
 
 /// An options literal: `options([("atoms", lit(64))])` is `{atoms: 64}`.
 pub fn options<'a>(values: impl IntoIterator<Item = (&'a str, Expr)>) -> Expr {
@@ -38,9 +38,9 @@ static INFO: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(scalar::Dictio
 static OBJECTIVE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(scalar::Objective::new().into()));
 static RESIDUAL: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(scalar::Residual::new().into()));
 static UPDATE: LazyLock<Arc<AggregateUDF>> =
-    LazyLock::new(|| Arc::new(aggregate::Update::new(Arc::new(())).into()));
+    LazyLock::new(|| Arc::new(aggregate::Update::new(Arc::new(()), FunctionMemory::default()).into()));
 static TRAIN: LazyLock<Arc<AggregateUDF>> =
-    LazyLock::new(|| Arc::new(aggregate::Train::new(Arc::new(())).into()));
+    LazyLock::new(|| Arc::new(aggregate::Train::new(Arc::new(()), FunctionMemory::default()).into()));
 static GIVEN: LazyLock<Arc<AggregateUDF>> =
     LazyLock::new(|| Arc::new(aggregate::GivenDictionary::new().into()));
 static NRMSE: LazyLock<Arc<AggregateUDF>> =
@@ -49,7 +49,7 @@ static NMAE: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| Arc::new(aggregate::
 static NECR: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| Arc::new(aggregate::ErrorMetric::necr().into()));
 
 static ENCODE_JOINTLY: LazyLock<Arc<WindowUDF>> =
-    LazyLock::new(|| Arc::new(window::EncodeJointly::new().into()));
+    LazyLock::new(|| Arc::new(window::EncodeJointly::new(FunctionMemory::default()).into()));
 
 /// Vectors to sparse codes.
 pub fn sparse_encode(v: Expr, dictionary: Expr, options: Option<Expr>) -> Expr {

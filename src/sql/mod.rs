@@ -28,6 +28,7 @@ mod documentation;
 mod errors;
 pub mod expr_fn;
 mod held;
+mod memory;
 mod options;
 mod pushdown;
 mod scalar;
@@ -36,33 +37,35 @@ mod window;
 use std::sync::Arc;
 
 use datafusion::error::Result;
-use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
 pub use archive::{ArchiveExec, ArchiveTable, ArchiveTableFactory, FILE_TYPE, register_archives};
 pub use batches::SizedBatches;
 pub use cache::dictionaries_parsed;
 pub use corrections::corrected;
+pub use memory::{FunctionMemory, Registry};
 
 use crate::math::Observer;
 
 /// The field metadata that marks a column as dictionaries.
 pub const DICTIONARY_EXTENSION: &str = "sparrow.dictionary";
 
-/// Registers all functions with a `SessionContext`, a `SessionState` or a worker's registry.
-pub fn register_all(registry: &mut dyn FunctionRegistry) -> Result<()> {
+/// Registers all functions with a `SessionContext`, a `SessionState` or a worker's registry. What they hold beyond a batch
+/// is charged to the session's memory pool.
+pub fn register_all(registry: &mut dyn Registry) -> Result<()> {
     register_all_with(registry, Arc::new(()))
 }
 
 /// The same, with an observer that is told of every round of training and may cancel it.
-pub fn register_all_with(registry: &mut dyn FunctionRegistry, observer: Arc<dyn Observer>) -> Result<()> {
+pub fn register_all_with(registry: &mut dyn Registry, observer: Arc<dyn Observer>) -> Result<()> {
+    let memory = registry.function_memory();
     for function in scalar_functions() {
         registry.register_udf(function)?;
     }
-    for function in aggregate_functions(observer) {
+    for function in aggregate_functions(observer, &memory) {
         registry.register_udaf(function)?;
     }
-    for function in window_functions() {
+    for function in window_functions(&memory) {
         registry.register_udwf(function)?;
     }
     Ok(())
@@ -81,10 +84,10 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
 }
 
 /// Every aggregate function.
-pub fn aggregate_functions(observer: Arc<dyn Observer>) -> Vec<Arc<AggregateUDF>> {
+pub fn aggregate_functions(observer: Arc<dyn Observer>, memory: &FunctionMemory) -> Vec<Arc<AggregateUDF>> {
     vec![
-        Arc::new(aggregate::Train::new(Arc::clone(&observer)).into()),
-        Arc::new(aggregate::Update::new(observer).into()),
+        Arc::new(aggregate::Train::new(Arc::clone(&observer), memory.clone()).into()),
+        Arc::new(aggregate::Update::new(observer, memory.clone()).into()),
         Arc::new(aggregate::GivenDictionary::new().into()),
         Arc::new(aggregate::ErrorMetric::nrmse().into()),
         Arc::new(aggregate::ErrorMetric::nmae().into()),
@@ -93,8 +96,8 @@ pub fn aggregate_functions(observer: Arc<dyn Observer>) -> Vec<Arc<AggregateUDF>
 }
 
 /// Every window function.
-pub fn window_functions() -> Vec<Arc<WindowUDF>> {
-    vec![Arc::new(window::EncodeJointly::new().into())]
+pub fn window_functions(memory: &FunctionMemory) -> Vec<Arc<WindowUDF>> {
+    vec![Arc::new(window::EncodeJointly::new(memory.clone()).into())]
 }
 
 #[cfg(test)]
@@ -105,11 +108,12 @@ mod tests {
     fn names_are_unique_and_prefixed_and_documented() {
         let scalar =
             scalar_functions().into_iter().map(|f| (f.name().to_string(), f.documentation().is_some()));
-        let aggregate = aggregate_functions(Arc::new(()))
+        let aggregate = aggregate_functions(Arc::new(()), &FunctionMemory::default())
             .into_iter()
             .map(|f| (f.name().to_string(), f.documentation().is_some()));
-        let window =
-            window_functions().into_iter().map(|f| (f.name().to_string(), f.documentation().is_some()));
+        let window = window_functions(&FunctionMemory::default())
+            .into_iter()
+            .map(|f| (f.name().to_string(), f.documentation().is_some()));
         let all: Vec<_> = scalar.chain(aggregate).chain(window).collect();
         for (name, documented) in &all {
             assert!(name.starts_with("sparse_") && *documented, "{name}");

@@ -14,6 +14,8 @@ pub(super) enum Kind {
     /// A whole number that is not negative.
     Count,
     Text,
+    /// True or false.
+    Flag,
 }
 
 /// The options that a function knows.
@@ -43,6 +45,7 @@ pub(super) fn check_types(function: &str, known: Known, argument: Option<&DataTy
         let (fits, wanted) = match kind {
             Kind::Number | Kind::Count => (data_type.is_numeric(), "a number"),
             Kind::Text => (data_type.is_string(), "a text"),
+            Kind::Flag => (*data_type == DataType::Boolean, "true or false"),
         };
         if !fits && !data_type.is_null() {
             return plan_err!("{function}: option {name} must be {wanted}, not {data_type}");
@@ -120,6 +123,14 @@ impl Options {
         match value.cast_to(&DataType::Utf8)? {
             ScalarValue::Utf8(text) => Ok(text),
             other => plan_err!("{}: {name} must be a text, not {other}", self.function),
+        }
+    }
+
+    /// True or false.
+    pub fn flag(&self, name: &str) -> Option<bool> {
+        match self.get(name) {
+            Some(ScalarValue::Boolean(flag)) => *flag,
+            _ => None,
         }
     }
 

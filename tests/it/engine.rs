@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
+use rayon::prelude::*;
 use sparrow::math::coders::{self, evaluate};
 use sparrow::math::synthetic::syn;
 use sparrow::math::{Code, CoderOptions, Dictionary, ExitReason, PreparedDictionary, Signals, kernels};
@@ -144,4 +145,35 @@ fn every_dependent_atom_is_looked_at() {
     for (value, report) in values.iter().zip(&codes.reports) {
         assert_eq!(report.exit, ExitReason::Converged, "signal {value}: {report:?}");
     }
+}
+
+/// A thread of a pool that waits for others takes up other work meanwhile, which may need the same dictionary.
+#[test]
+fn a_fresh_dictionary_is_prepared_by_many_tasks_at_once() {
+    const DICTIONARIES: u64 = 100;
+    const DIM: usize = 16;
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build().expect("threads");
+        let options = CoderOptions::new(0.05).expect("options");
+        for seed in 0..DICTIONARIES {
+            // The gram matrix of many atoms is made in parts; foso needs more of a small one.
+            let (name, atoms, tasks) = if seed % 2 == 0 { ("fksc", 300, 64) } else { ("foso", 24, 8) };
+            let mut values = syn(DIM, atoms + tasks, 4, seed);
+            let signals = values.split_off(atoms * DIM);
+            let kernel = kernels::build("rbf", &|_| Some(4.0)).expect("a width");
+            let dictionary = Dictionary::new(values, DIM, kernel, 0.01, None).expect("atoms");
+            let dictionary = PreparedDictionary::new(dictionary).expect("finite");
+            let coder = coders::by_name(name).expect("known");
+            let encode = |signals: &[f64]| {
+                let signals = Signals::from_flat(signals, DIM).expect("signals");
+                coder.encode(&dictionary, &signals, &options).expect("codes")
+            };
+            let codes: Vec<_> = pool.install(|| signals.par_chunks(DIM).map(encode).collect());
+            let together = encode(&signals);
+            assert!(codes.iter().flat_map(|codes| codes.rows()).eq(together.rows()));
+        }
+        done.send(()).expect("somebody waits");
+    });
+    is_done.recv_timeout(std::time::Duration::from_secs(120)).expect("it neither hangs nor fails");
 }

@@ -164,6 +164,8 @@ fn mistakes_are_named() {
         (&[&table, "--sigma=-1"], 2, "not a number greater than zero"),
         (&[&table, "--cr", "3", "--lambda", "0.1"], 2, "cannot be used with"),
         (&[&table, "--train-where", "i < 5"], 2, "--test-where"),
+        (&[&table, "--tune", "--sigma", "3"], 2, "cannot be used with"),
+        (&[&table, "--tune", "--lambda", "0.1"], 2, "cannot be used with"),
         (&[&table, "--train-rows", "300"], 1, "300 rows to learn from leave none of 300 to judge by"),
         (&[&table, "--train-where", "i < 0", "--test-where", "i > 5"], 1, "no rows to learn from"),
         (&[&table, "--train-where", "x < 5", "--test-where", "i > 5"], 1, "in the condition x < 5"),
@@ -186,6 +188,92 @@ fn mistakes_are_named() {
         assert!(stderr(&output).contains(expected), "{arguments:?}: {}", stderr(&output));
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
+}
+
+/// Sums of two vectors, of any size: two atoms are enough where sums are, and where they are not there are never enough.
+const SUMS: &str = "SELECT i, [a + b, 2 * a - b, a - 3 * b, 4 * b, a / 2, b - a, a + 2 * b, 3 * a] AS v FROM \
+    (SELECT value AS i, exp(3 * sin(0.7 * value)) AS a, 5 * cos(1.3 * value) AS b FROM generate_series(1, 240))";
+
+#[test]
+fn kernels_are_tuned_on_training_rows_alone() {
+    let run_on = |more: &[&str]| {
+        let common =
+            ["--coders", "fksc,komp", "--atoms", "8", "--cr", "2,4", "--format", "json", "--max-iter", "10"];
+        rows(&run(&[&[SUMS][..], &common, more].concat()))
+    };
+    let usual = run_on(&["--train-rows", "160"]);
+    let tuned = run_on(&["--train-rows", "160", "--tune"]);
+    let nmae = |row: &Value| row["nmae"].as_f64().expect("a number");
+    for (usual, tuned) in usual.iter().zip(&tuned) {
+        assert_eq!((&usual["tuned"], &usual["kernel"]), (&false.into(), &"rbf".into()));
+        assert_eq!((&tuned["tuned"], &tuned["coder"]), (&true.into(), &usual["coder"]));
+        assert!(nmae(tuned) < 0.8 * nmae(usual), "{tuned} against {usual}");
+    }
+    // Other rows to judge by, the same choices; and the same again on one thread.
+    let chosen = |rows: &[Value]| -> Vec<[Value; 5]> {
+        let of = |row: &Value| {
+            ["coder", "kernel", "width", "train_lambda", "learner"].map(|name| row[name].clone())
+        };
+        rows.iter().map(of).collect()
+    };
+    let others = ["--train-where", "i <= 160", "--test-where", "i > 230", "--tune", "--threads", "1"];
+    assert_eq!(chosen(&run_on(&others)), chosen(&tuned));
+    let table = run(&[SUMS, "--coders", "komp,cd", "--atoms", "8", "--cr", "3", "--max-iter", "5", "--tune"]);
+    let text = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(text.contains("were chosen for every coder on the last quarter of the 180 rows"), "{text}");
+    for coder in ["komp", "cd"] {
+        let line =
+            text.lines().find(|line| line.contains(coder)).unwrap_or_else(|| panic!("{coder} in {text}"));
+        let choice =
+            line.split(coder).nth(1).unwrap_or_default().split("  ").find(|cell| !cell.trim().is_empty());
+        let choice = choice.unwrap_or_default().trim();
+        assert!(text.contains(&format!("{coder} {choice}")), "{coder} {choice} in {text}");
+    }
+}
+
+/// Whoever has waited for hours keeps what there is.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_evaluation_prints_what_it_has() {
+    use std::io::{BufRead, BufReader, Read};
+    let folder = tempfile::tempdir().expect("a folder");
+    let table = table(folder.path());
+    let mut child = sparrow()
+        .args([
+            "evaluate",
+            &table,
+            "--coders",
+            "komp,fksc",
+            "--atoms",
+            "16",
+            "--cr",
+            "2,3",
+            "--seeds",
+            "1000",
+        ])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut told = BufReader::new(child.stderr.take().expect("its standard error"));
+    let mut line = String::new();
+    while !line.contains("NMAE") {
+        line.clear();
+        assert!(told.read_line(&mut line).expect("a line") > 0, "it ended before anything was measured");
+    }
+    let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(interrupt.expect("a signal is sent").success());
+    let mut rest = String::new();
+    told.read_to_string(&mut rest).expect("the rest");
+    let output = child.wait_with_output().expect("it ends");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{rest}");
+    assert!(text.starts_with("setting") && text.contains("komp"), "{text}");
+    let last = rest.lines().last().unwrap_or_default();
+    assert!(
+        last.starts_with("error: cancelled: the result is partial, ") && last.contains(" of 4000 "),
+        "{rest}"
+    );
 }
 
 /// A browser, where there is one.

@@ -117,6 +117,15 @@ impl Tables {
         }
         Ok(Self { train, test })
     }
+
+    /// The training rows as a table of their own: the first three quarters to learn from, the rest to judge by.
+    pub fn within_training(&self) -> Result<Self> {
+        let (all, dim) = (&self.train, self.train.dim);
+        ensure!(all.len() > 1, "a single row to learn from leaves none to tune on");
+        let (train, test) = all.values.split_at((all.len() * 3 / 4).max(1) * dim);
+        let part = |values: &[f64]| Vectors { values: values.to_vec(), dim, skipped: 0 };
+        Ok(Self { train: part(train), test: part(test) })
+    }
 }
 
 /// The table of a query, of a registered name or of a file.

@@ -1,24 +1,28 @@
 //! `sparrow evaluate`: what coders make of a table at equal compression ratios, on rows that the
 //! dictionary was not learned from.
 
+mod choice;
 mod input;
 mod page;
 mod report;
 mod search;
 mod trial;
+mod tune;
+mod watch;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
 use super::output::check_text_output;
 use super::parse::{parse_count, parse_positive};
-use crate::cli::messages::tell;
 use crate::math::coders;
 use crate::math::metrics::DEFAULT_NECR_TOLERANCE;
+use choice::Choice;
 use input::{Split, Tables};
 use trial::{Setting, Trial};
+use watch::Watch;
 
 #[derive(Debug, Args)]
 pub(super) struct EvaluateArguments {
@@ -38,6 +42,9 @@ pub(super) struct EvaluateArguments {
     /// Width of the RBF kernel [default: the median distance between training rows]
     #[arg(long, value_parser = parse_positive)]
     sigma: Option<f64>,
+    /// Chooses the kernel, its width and the penalty while learning for every coder, on training rows that are held out
+    #[arg(long, conflicts_with_all = ["sigma", "lambda"])]
+    tune: bool,
     /// Penalty while learning [default: 0.1 of the mean self-similarity]
     #[arg(long, value_parser = parse_positive)]
     train_lambda: Option<f64>,
@@ -100,17 +107,54 @@ impl EvaluateArguments {
         check_text_output(self.output.as_deref(), std::slice::from_ref(&self.table))?;
         let settings = self.settings();
         let tables = Tables::read(self).await?;
-        let trials = (0..self.seeds as u64).map(|seed| {
-            tell(format_args!("seed {seed}: learning from {} rows", tables.train.len()));
-            Trial::run(self, &tables, &settings, seed)
-        });
-        let trials = trials.collect::<Result<Vec<_>>>()?;
+        let all = self.seeds * self.coders.len() * settings.len();
+        let watch = Watch::new(all);
+        let mut trials = Vec::new();
+        let done = self.measure(&tables, &settings, &watch, &mut trials);
+        watch.clear();
+        // Whoever interrupts it gets what there is.
+        let found = trials.iter().map(|trial| trial.figures.len()).sum::<usize>();
+        match &done {
+            Err(_) if !watch.is_cancelled() => return done,
+            Err(_) if found == 0 => bail!("cancelled before anything was measured"),
+            _ => {}
+        }
         let text = match self.format {
             EvaluateFormat::Table => report::table(self, &tables, &trials)?,
             EvaluateFormat::Json => report::json(&trials)?,
             EvaluateFormat::Html => page::render(self, &tables, &trials)?,
         };
-        super::output::write_text(self.output.as_deref(), &text)
+        super::output::write_text(self.output.as_deref(), &text)?;
+        if done.is_err() {
+            bail!("cancelled: the result is partial, {found} of {all} measurements");
+        }
+        Ok(())
+    }
+
+    /// A trial for every seed; where an error ends them, those before and what the last one has.
+    fn measure(
+        &self,
+        tables: &Tables,
+        settings: &[Setting],
+        watch: &Watch,
+        trials: &mut Vec<Trial>,
+    ) -> Result<()> {
+        let plan = if self.tune {
+            tune::tune(self, tables, settings, watch)?
+        } else {
+            self.coders.iter().map(|coder| (coder.clone(), Choice::usual(coder))).collect()
+        };
+        for seed in 0..self.seeds as u64 {
+            watch.say(format_args!("seed {seed}: learning from {} rows", tables.train.len()));
+            watch.begin(format_args!("seed {seed}: learning"));
+            let mut trial = Trial::default();
+            let done = trial.run(self, tables, settings, &plan, seed, watch);
+            if !trial.figures.is_empty() {
+                trials.push(trial);
+            }
+            done?;
+        }
+        Ok(())
     }
 
     fn settings(&self) -> Vec<Setting> {

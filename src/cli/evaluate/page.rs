@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use super::EvaluateArguments;
 use super::input::Tables;
-use super::report::{COLUMNS, lines, mean, summary};
+use super::report::{COLUMNS, lines, mean, of_seeds, summary};
 use super::trial::{Figures, Trial};
 use crate::cli::page::{BarChart, LineChart, Page, Series};
 
@@ -34,9 +34,10 @@ fn rates(page: &mut Page, arguments: &EvaluateArguments, trials: &[Trial]) {
     page.heading("Rate against distortion");
     let series = |x: fn(&Figures) -> f64, y: fn(&Figures) -> f64| {
         let of = |coder: &String| {
-            let points = (0..trials.first().map_or(0, |trial| trial.figures.len()))
-                .filter(|i| trials[0].figures[*i].coder == coder.as_str())
-                .map(|i| (mean(of_line(trials, i, x)), mean(of_line(trials, i, y))));
+            let heads = trials.first().map_or(&[][..], |trial| &trial.figures).iter();
+            let points = heads
+                .filter(|head| head.coder == coder.as_str())
+                .map(|head| (mean(of_seeds(trials, head).map(x)), mean(of_seeds(trials, head).map(y))));
             let mut points: Vec<(f64, f64)> = points.collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             Series { name: coder.clone(), points }
@@ -65,11 +66,6 @@ fn rates(page: &mut Page, arguments: &EvaluateArguments, trials: &[Trial]) {
 
 fn ratio(figures: &Figures) -> f64 {
     figures.cr.unwrap_or(f64::NAN)
-}
-
-/// A figure of line `i`, for every seed.
-fn of_line(trials: &[Trial], i: usize, figure: fn(&Figures) -> f64) -> impl Iterator<Item = f64> {
-    trials.iter().map(move |trial| figure(&trial.figures[i]))
 }
 
 fn reconstructions(page: &mut Page, tables: &Tables, trial: &Trial) {
@@ -114,15 +110,20 @@ fn convergence(page: &mut Page, trials: &[Trial]) {
     page.heading("Convergence of learning");
     let learners = trials.first().map_or(&[][..], |trial| &trial.learned);
     for (i, learner) in learners.iter().enumerate() {
-        let series = trials.iter().enumerate().map(|(seed, trial)| Series {
+        let learned =
+            trials.iter().enumerate().filter_map(|(seed, trial)| Some((seed, trial.learned.get(i)?)));
+        let series = learned.map(|(seed, learned)| Series {
             name: format!("seed {seed}"),
             points: (1u32..)
-                .zip(trial.learned[i].history())
+                .zip(learned.history())
                 .map(|(round, progress)| (f64::from(round), progress.objective))
                 .collect(),
         });
         page.line_chart(&LineChart {
-            title: learner.learner().to_string(),
+            title: match learner.choice.is_tuned {
+                true => learner.choice.to_string(),
+                false => learner.learner().to_string(),
+            },
             x_label: "round".to_string(),
             y_label: "objective".to_string(),
             series: series.collect(),

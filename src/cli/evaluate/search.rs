@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
+use super::watch::Watch;
 use crate::math::coders::{Fksc, Form};
 use crate::math::{
     Code, Coder, CoderOptions, Codes, ExitReason, PreparedDictionary, SignalReport, Signals, decoders,
@@ -28,6 +29,7 @@ pub(super) struct Problem<'a> {
     pub dictionary: &'a PreparedDictionary,
     pub signals: &'a Signals<'a>,
     pub tolerance: f64,
+    pub watch: &'a Watch,
 }
 
 /// What makes codes sparse.
@@ -83,6 +85,7 @@ impl Problem<'_> {
     }
 
     fn timed(&self, coder: &dyn Coder, options: CoderOptions) -> Result<(Codes, f64)> {
+        self.watch.go_on()?;
         let start = Instant::now();
         let codes = coder.encode(self.dictionary, self.signals, &options)?;
         Ok((codes, start.elapsed().as_secs_f64()))
@@ -97,6 +100,7 @@ impl Problem<'_> {
     /// The smallest penalty, near enough, with at most `allowed` nonzeros.
     pub fn penalty_for(&self, allowed: usize) -> Result<f64> {
         let count = |lambda: f64| -> Result<usize> {
+            self.watch.go_on()?;
             let options = CoderOptions::new(lambda)?.with_tolerance(self.tolerance)?;
             Ok(Fksc.encode(self.dictionary, self.signals, &options)?.nonzeros())
         };

@@ -1,26 +1,28 @@
 //! One seed's worth of an evaluation: dictionaries, codes, reconstructions and what they are worth.
 //!
-//! Kernel coders share one dictionary, learned with the l1 form: a code is judged by what it makes of the
-//! atoms it is given. `cd`, whose point is to work in the input space, has a linear one of its own.
+//! Coders of one [`Choice`] share a dictionary, learned with the l1 form: a code is judged by what it makes of the atoms
+//! it is given.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use datafusion::arrow::array::{ArrayRef, BinaryArray};
 use datafusion::arrow::record_batch::RecordBatch;
 use serde::Serialize;
 
 use super::EvaluateArguments;
-use super::input::Tables;
+use super::choice::Choice;
+use super::input::{Tables, Vectors};
 use super::search::{Found, Problem, Sparsity};
-use crate::cli::messages::tell;
+use super::tune::is_unfit;
+use super::watch::Watch;
 use crate::cli::output::parquet_bytes;
 use crate::cli::threads::{on_threads, thread_count};
 use crate::columnar::{dictionary_to_bytes, to_code_array};
 use crate::math::coders::{self, Fksc, Form, evaluate};
 use crate::math::metrics::{ErrorTotals, compression_ratio};
-use crate::math::{Codes, Dictionary, LearnerOptions, PreparedDictionary, Round, Sample, Signals, learners};
+use crate::math::{Codes, Dictionary, PreparedDictionary, Round, Sample, Signals, learners};
 
 /// What all coders are compared at.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -73,39 +75,45 @@ pub(super) struct Figures {
     pub dictionary_bytes: usize,
     pub learner: String,
     pub kernel: &'static str,
+    /// The penalty of learning.
+    pub train_lambda: f64,
+    /// Whether kernel, width and that penalty were chosen on rows that were held out.
+    pub tuned: bool,
+    /// The width as a multiple of the median distance, where it was chosen.
+    pub width: Option<f64>,
+    #[serde(skip)]
+    pub choice: Choice,
 }
 
 /// A dictionary that was learned.
 #[derive(Debug)]
 pub(super) struct Learned {
+    pub choice: Choice,
     prepared: PreparedDictionary,
     bytes: usize,
 }
 
 impl Learned {
-    fn new(arguments: &EvaluateArguments, tables: &Tables, learner: &str, seed: u64) -> Result<Self> {
-        let mut options = LearnerOptions::default()
-            .with_learner(learner)?
-            .with_atoms(arguments.atoms)?
-            .with_max_rounds(arguments.max_iter)?
-            .with_sample(arguments.sample)?
-            .with_seed(seed);
-        if let Some(sigma) = arguments.sigma {
-            options = options.with_sigma(sigma)?;
-        }
-        if let Some(lambda) = arguments.train_lambda {
-            options = options.with_lambda(lambda)?;
-        }
+    fn new(
+        arguments: &EvaluateArguments,
+        rows: &Vectors,
+        choice: Choice,
+        seed: u64,
+        watch: &Watch,
+    ) -> Result<Self> {
         let mut sample = Sample::new(arguments.sample, seed);
-        for (row, values) in tables.train.signals()?.rows().iter().enumerate() {
+        for (row, values) in rows.signals()?.rows().iter().enumerate() {
             sample.offer(row, values)?;
         }
-        let start = Instant::now();
-        let dictionary = learners::learn(&sample, &options, &())?.context("no usable rows to learn from")?;
-        tell(format_args!("seed {seed}: {learner} took {:.1} s", start.elapsed().as_secs_f64()));
+        if sample.is_empty() {
+            bail!("no usable rows to learn from");
+        }
+        let options = choice.options(arguments, &sample.signals()?, seed)?;
+        let dictionary =
+            learners::learn(&sample, &options, watch)?.context("no usable rows to learn from")?;
         let blob: ArrayRef = Arc::new(BinaryArray::from_vec(vec![&dictionary_to_bytes(&dictionary)?]));
         let bytes = parquet_bytes(&RecordBatch::try_from_iter([("dictionary", blob)])?)?;
-        Ok(Self { prepared: PreparedDictionary::new(dictionary)?, bytes })
+        Ok(Self { choice, prepared: PreparedDictionary::new(dictionary)?, bytes })
     }
 
     pub fn dictionary(&self) -> &Dictionary {
@@ -131,60 +139,71 @@ pub(super) struct Picture {
     pub uses: Vec<usize>,
 }
 
-/// Everything that one seed gave.
-#[derive(Debug)]
+/// Everything that one seed gave, also where it was ended early.
+#[derive(Debug, Default)]
 pub(super) struct Trial {
     pub figures: Vec<Figures>,
     pub learned: Vec<Learned>,
     pub pictures: Vec<Picture>,
+    /// Single results are not told, and coders that cannot code with a dictionary are left out.
+    is_tuning: bool,
 }
 
 impl Trial {
-    pub fn run(
-        arguments: &EvaluateArguments,
-        tables: &Tables,
-        settings: &[Setting],
-        seed: u64,
-    ) -> Result<Self> {
-        on_threads(thread_count(arguments.threads), || {
-            let mut trial = Self { figures: Vec::new(), learned: Vec::new(), pictures: Vec::new() };
-            for name in &arguments.coders {
-                let learner = learner_of(name);
-                if trial.learned.iter().all(|learned| learned.learner() != learner) {
-                    trial.learned.push(Learned::new(arguments, tables, learner, seed)?);
-                }
-            }
-            for setting in settings {
-                for learned in 0..trial.learned.len() {
-                    trial.compare(arguments, tables, *setting, learned, seed)?;
-                }
-            }
-            // Coders appear in the order they were named.
-            let place = |name: &str| arguments.coders.iter().position(|coder| coder == name);
-            let setting = |label: &str| settings.iter().position(|setting| setting.label() == label);
-            trial.figures.sort_by_key(|figures| (setting(&figures.setting), place(figures.coder)));
-            Ok(trial)
-        })
+    /// One that decides how dictionaries are learned.
+    pub fn tuning() -> Self {
+        Self { is_tuning: true, ..Self::default() }
     }
 
-    /// Runs all coders of one dictionary at one setting.
-    fn compare(
+    /// Measures all coders of a plan at all settings.
+    pub fn run(
         &mut self,
         arguments: &EvaluateArguments,
         tables: &Tables,
-        setting: Setting,
-        learned: usize,
+        settings: &[Setting],
+        plan: &[(String, Choice)],
         seed: u64,
+        watch: &Watch,
     ) -> Result<()> {
-        let Self { figures, learned: all, pictures } = self;
+        let work = Work { arguments, test: &tables.test, plan, seed, watch };
+        let done = on_threads(thread_count(arguments.threads), || {
+            for (_, choice) in plan {
+                if self.learned.iter().all(|learned| learned.choice != *choice) {
+                    watch.go_on()?;
+                    let start = Instant::now();
+                    self.learned.push(Learned::new(arguments, &tables.train, *choice, seed, watch)?);
+                    if !self.is_tuning {
+                        let seconds = start.elapsed().as_secs_f64();
+                        watch.say(format_args!("seed {seed}: {} took {seconds:.1} s", choice.learner));
+                    }
+                }
+            }
+            for setting in settings {
+                for learned in 0..self.learned.len() {
+                    self.compare(&work, *setting, learned)?;
+                }
+            }
+            Ok(())
+        });
+        // Coders appear in the order they were named.
+        let place = |name: &str| plan.iter().position(|(coder, _)| coder == name);
+        let setting = |label: &str| settings.iter().position(|setting| setting.label() == label);
+        self.figures.sort_by_key(|figures| (setting(&figures.setting), place(figures.coder)));
+        done
+    }
+
+    /// Runs all coders of one dictionary at one setting.
+    fn compare(&mut self, work: &Work<'_>, setting: Setting, learned: usize) -> Result<()> {
+        let Self { figures, learned: all, pictures, is_tuning } = self;
+        let Work { arguments, test, plan, seed, watch } = *work;
         let learned = &all[learned];
-        let signals = tables.test.signals()?;
+        let signals = test.signals()?;
         let (dictionary, tolerance) = (&learned.prepared, arguments.tolerance);
-        let problem = Problem { dictionary, signals: &signals, tolerance };
+        let problem = Problem { dictionary, signals: &signals, tolerance, watch };
         // Coders of the l1 form have one optimum, so what is best for fksc is best for all of them.
         let (lambda, allowed) = match setting {
             Setting::Ratio(ratio) => {
-                let allowed = (tables.test.values().len() as f64 / (2.0 * ratio)).floor() as usize;
+                let allowed = (test.values().len() as f64 / (2.0 * ratio)).floor() as usize;
                 (problem.penalty_for(allowed.max(1))?, allowed.max(1))
             }
             Setting::Lambda(lambda) => {
@@ -196,16 +215,26 @@ impl Trial {
             Setting::Ratio(_) => problem.best(&Fksc, lambda, allowed)?.sparsity,
             Setting::Lambda(_) => Sparsity { lambda, limit: None },
         };
-        for name in arguments.coders.iter().filter(|name| learner_of(name) == learned.learner()) {
+        for (name, _) in plan.iter().filter(|(_, choice)| *choice == learned.choice) {
+            if !*is_tuning {
+                watch.begin(format_args!("seed {seed}, {}: {name}", setting.label()));
+            }
             let coder = coders::by_name(name)?;
             let found = match coder.form() {
-                Form::L1 => problem.encode(coder.as_ref(), sparsity_of_l1)?,
-                Form::Nonzeros | Form::Coupled => problem.best(coder.as_ref(), lambda, allowed)?,
+                Form::L1 => problem.encode(coder.as_ref(), sparsity_of_l1),
+                Form::Nonzeros | Form::Coupled => problem.best(coder.as_ref(), lambda, allowed),
+            };
+            watch.measured();
+            let found = match found {
+                Err(error) if *is_tuning && is_unfit(&error) => continue,
+                found => found?,
             };
             let uses = uses(&found.codes);
             let judged = Judged { arguments, learned, signals: &signals, uses: &uses };
             let (judged, decoded) = judged.figures(found, coder.name(), lambda, setting, seed)?;
-            tell(format_args!("seed {seed}, {}: {name} NMAE {:.4}", setting.label(), judged.nmae));
+            if !*is_tuning {
+                watch.say(format_args!("seed {seed}, {}: {name} NMAE {:.4}", setting.label(), judged.nmae));
+            }
             figures.push(judged);
             if pictures.iter().all(|picture| picture.coder != coder.name()) {
                 pictures.push(Picture { coder: coder.name(), decoded, uses });
@@ -215,9 +244,14 @@ impl Trial {
     }
 }
 
-/// The learner of the dictionary that a coder is judged with.
-fn learner_of(coder: &str) -> &'static str {
-    if coder == "cd" { "scdl" } else { "kscdl" }
+/// What a trial works on.
+#[derive(Clone, Copy)]
+struct Work<'a> {
+    arguments: &'a EvaluateArguments,
+    test: &'a Vectors,
+    plan: &'a [(String, Choice)],
+    seed: u64,
+    watch: &'a Watch,
 }
 
 /// How many codes use each atom.
@@ -282,6 +316,10 @@ impl Judged<'_> {
             dictionary_bytes: learned.bytes,
             learner: learned.learner().to_string(),
             kernel: dictionary.kernel().name(),
+            train_lambda: dictionary.lambda(),
+            tuned: learned.choice.is_tuned,
+            width: learned.choice.width,
+            choice: learned.choice,
         };
         Ok((figures, decoded))
     }

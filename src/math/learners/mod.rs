@@ -8,6 +8,7 @@ mod kscdl;
 mod options;
 mod scdl;
 mod step;
+mod storage;
 mod targets;
 
 use std::fmt::Debug;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 pub use kscdl::Kscdl;
 pub use options::LearnerOptions;
 pub use scdl::Scdl;
+pub use storage::{Storage, Uncompressed};
 
 use super::kernels::unknown;
 use super::{Dictionary, Kernel, MathError, Result, Sample, Signals};
@@ -121,11 +123,21 @@ pub fn learn(
     options: &LearnerOptions,
     observer: &dyn Observer,
 ) -> Result<Option<Dictionary>> {
+    learn_for(sample, options, &Uncompressed, observer)
+}
+
+/// The same for columns that are stored somewhere: what they take there counts where there is a target.
+pub fn learn_for(
+    sample: &Sample,
+    options: &LearnerOptions,
+    storage: &dyn Storage,
+    observer: &dyn Observer,
+) -> Result<Option<Dictionary>> {
     if sample.is_empty() {
         return Ok(None);
     }
     if let Some(target) = options.target() {
-        let learned = targets::learn_for(target, sample, options, observer)?;
+        let learned = targets::learn_for(target, sample, options, storage, observer)?;
         let atoms = options.set_atoms().unwrap_or(learned.len());
         return recorded(learned, sample, options.seed(), atoms).map(Some);
     }
@@ -139,7 +151,7 @@ pub fn learn(
 pub enum Target {
     /// A mean absolute error of at most this share of the mean absolute value.
     Nmae(f64),
-    /// So many times fewer bytes than the vectors have as doubles, the dictionary's included.
+    /// So many times fewer bytes than the vectors have as doubles, those of codes and dictionary together.
     Ratio(f64),
     /// No element off by more than this, on vectors that were held out.
     MaxError(f64),

@@ -1,18 +1,19 @@
 //! Learning for a target: atoms, kernel and penalty are chosen on vectors that were held out.
 //!
 //! Every fourth vector of the sample is held out; dictionaries are learned from the others, and what coding and
-//! decoding makes of those held out decides. Bytes are counted as plain columns have them: two for an atom's
-//! number and four for a weight, eight for a number of the dictionary, which all vectors seen share.
+//! decoding makes of those held out decides. Bytes are those of codes where they are [stored](Storage), and eight for a
+//! number of the dictionary, which all vectors seen share. Codes should take less than the vectors themselves do there.
 
 use std::collections::HashMap;
 
 use super::options::Widths;
-use super::{LearnerOptions, Observer, Target, Task, by_name};
+use super::{LearnerOptions, Observer, Storage, Target, Task, by_name};
 use crate::math::coders::Fksc;
 use crate::math::dictionary::{Choice, Selection};
 use crate::math::search::{Goal, Ladder, Measured, Search, tune};
 use crate::math::{
-    Coder, CoderOptions, Dictionary, MathError, PreparedDictionary, Result, Sample, Signals, decoders,
+    Coder, CoderOptions, Codes, Dictionary, ExitReason, MathError, PreparedDictionary, Result, Sample,
+    SignalReport, Signals, decoders,
 };
 
 const HELD_OUT: usize = 4;
@@ -24,7 +25,6 @@ const POSITIONS: usize = 14;
 const FIRST_POSITION: f64 = 3.0;
 /// Rounds that are enough to tell parameters apart.
 const ROUGH_ROUNDS: usize = 8;
-const BYTES_PER_NONZERO: f64 = 6.0;
 const BYTES_PER_NUMBER: f64 = 8.0;
 
 const ATOMS: usize = 0;
@@ -32,6 +32,7 @@ const WIDTH: usize = 1;
 
 struct Chooser<'a> {
     options: &'a LearnerOptions,
+    storage: &'a dyn Storage,
     observer: &'a dyn Observer,
     learned: Signals<'a>,
     learned_counts: Vec<f64>,
@@ -39,6 +40,8 @@ struct Chooser<'a> {
     held_out_counts: Vec<f64>,
     /// Vectors that share the dictionary.
     rows: f64,
+    /// What a column of an empty code takes: what every file has.
+    bytes_without_codes: f64,
     atoms: Vec<usize>,
     widths: Widths,
     cache: HashMap<(usize, usize, bool), Dictionary>,
@@ -50,6 +53,7 @@ pub(super) fn learn_for(
     target: Target,
     sample: &Sample,
     options: &LearnerOptions,
+    storage: &dyn Storage,
     observer: &dyn Observer,
 ) -> Result<Dictionary> {
     let all = sample.signals()?;
@@ -72,21 +76,29 @@ pub(super) fn learn_for(
         Ladder { rungs: widths.len(), start: widths.first(), stride: 1 },
     ];
     let positions = if options.is_lambda_set() { 1 } else { POSITIONS };
-    let values = BYTES_PER_NUMBER * all.dim() as f64 * sample.seen() as f64;
-    let goal = match target {
+    let rows = sample.seen() as f64;
+    let values = BYTES_PER_NUMBER * all.dim() as f64 * rows;
+    let values_bytes = bytes_of_vectors(storage, &all, rows)?;
+    let asked = match target {
         Target::Nmae(limit) => Goal::Nmae(limit),
         Target::MaxError(limit) => Goal::MaxError(limit),
         Target::Ratio(ratio) => Goal::Bytes(values / ratio),
     };
-    let rows = sample.seen() as f64;
+    let goal = match asked {
+        // Codes that take more than the vectors themselves are of no use, even if so many bytes are allowed.
+        Goal::Bytes(limit) => Goal::Bytes(limit.min(values_bytes)),
+        asked => asked,
+    };
     let mut chooser = Chooser {
         options,
+        storage,
         observer,
         learned,
         learned_counts,
         held_out,
         held_out_counts,
         rows,
+        bytes_without_codes: storage.codes(an_empty_code())?,
         atoms,
         widths,
         cache: HashMap::new(),
@@ -111,15 +123,32 @@ pub(super) fn learn_for(
     let mut training = dictionary.training().cloned().unwrap_or_default();
     training.selection = Some(Selection {
         target: target.to_string(),
-        met: goal.excess(&measured) <= 1.0,
+        met: asked.excess(&measured) <= 1.0,
         rows_held_out: chooser.held_out.len() as u64,
         ratio: values / measured.bytes,
         nmae: measured.nmae,
         max_error: measured.max_error,
+        codes_bytes: Some(measured.bytes as u64),
+        values_bytes: Some(values_bytes as u64),
         tried: chooser.tried,
     });
     let (dim, kernel, lambda) = (dictionary.dim(), dictionary.kernel().clone(), dictionary.lambda());
     Dictionary::new(dictionary.atoms().to_vec(), dim, kernel, lambda, Some(training))
+}
+
+fn an_empty_code() -> Codes {
+    let report =
+        SignalReport { objective: 0.0, rounds: 0, updates: 0, gap: 0.0, exit: ExitReason::Converged };
+    Codes::from_rows(1, [((&[][..], &[][..]), report)])
+}
+
+/// What all vectors take, from what these take, and by how much they take more than half of them.
+fn bytes_of_vectors(storage: &dyn Storage, some: &Signals<'_>, rows: f64) -> Result<f64> {
+    let whole = storage.vectors(some)?;
+    let half = some.len() / 2;
+    let more = whole - storage.vectors(&Signals::new(some.rows()[..half].to_vec())?)?;
+    let per_row = (more / (some.len() - half) as f64).max(0.0);
+    Ok(whole + per_row * (rows - some.len() as f64).max(0.0))
 }
 
 impl Chooser<'_> {
@@ -153,8 +182,8 @@ impl Chooser<'_> {
             max_error = pairs().map(|(a, b)| (a - b).abs()).fold(max_error, f64::max);
             nonzeros += count * codes.row(i).0.len() as f64;
         }
-        let rows = self.held_out_counts.iter().sum::<f64>().max(1.0);
-        let bytes = BYTES_PER_NONZERO * nonzeros / rows * self.rows
+        let counts = self.held_out_counts.iter().sum::<f64>().max(1.0);
+        let bytes = self.bytes_of_codes(codes, nonzeros / counts)?
             + BYTES_PER_NUMBER * dictionary.dictionary().atoms().len() as f64;
         // JSON has no infinities, and a record must be readable.
         let nmae = if absolute == 0.0 { 0.0 } else { (absolute / size).min(f64::MAX) };
@@ -171,6 +200,14 @@ impl Chooser<'_> {
             max_error,
         });
         Ok((dictionary, Measured { bytes, nmae, max_error }))
+    }
+
+    /// What codes of all vectors take that have so many nonzeros in the mean, from what these take.
+    fn bytes_of_codes(&self, codes: Codes, nonzeros_per_row: f64) -> Result<f64> {
+        let (nonzeros, rows) = (codes.nonzeros() as f64, codes.reports.len().max(1) as f64);
+        let bytes = (self.storage.codes(codes)? - self.bytes_without_codes).max(0.0);
+        let per_row = if nonzeros > 0.0 { bytes / nonzeros * nonzeros_per_row } else { bytes / rows };
+        Ok(self.bytes_without_codes + per_row * self.rows)
     }
 
     fn learn(&self, rungs: &[usize], rough: bool) -> Result<Dictionary> {

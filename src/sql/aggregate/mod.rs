@@ -2,6 +2,7 @@
 
 mod error_metric;
 mod given_dictionary;
+mod plain_columns;
 mod sampling;
 mod state;
 mod train;

@@ -10,6 +10,7 @@ use datafusion::logical_expr::function::StateFieldsArgs;
 use super::state::{doubles_state, list_at, list_state, list_type, state_field};
 use crate::columnar::{ColumnarError, Row, VectorColumn};
 use crate::math::{LearnerOptions, MathError, Sample};
+use crate::sql::FunctionMemory;
 use crate::sql::errors::data_error;
 
 /// The sample of one group, and whose it is, for errors.
@@ -89,9 +90,14 @@ impl VectorSample {
         Ok(())
     }
 
-    /// Bytes held, and what learning from them will need, so that the memory pool knows before it happens.
-    pub fn size(&self, options: &LearnerOptions) -> usize {
-        let dim = self.sample.dim().unwrap_or(0);
-        self.sample.size() + options.workspace(dim, self.sample.len())
+    /// Bytes held. Every partition has a sample, but one learns: what learning needs is charged when it does, unless no
+    /// pool is known to charge it to.
+    pub fn size(&self, options: &LearnerOptions, memory: &FunctionMemory) -> usize {
+        self.sample.size() + if memory.is_known() { 0 } else { self.workspace(options) }
+    }
+
+    /// Bytes that learning needs.
+    pub fn workspace(&self, options: &LearnerOptions) -> usize {
+        options.workspace(self.sample.dim().unwrap_or(0), self.sample.len())
     }
 }

@@ -9,12 +9,14 @@ use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Documentation, Signature};
 
+use super::plain_columns::PlainColumns;
 use super::sampling::VectorSample;
 use super::state::options;
 use super::watcher::Watcher;
 use crate::columnar::{dictionary_to_bytes, vector_type};
 use crate::math::learners::Target;
 use crate::math::{LearnerOptions, Observer, kernels, learners};
+use crate::sql::FunctionMemory;
 use crate::sql::arguments::{check_vector, dictionary_field};
 use crate::sql::documentation::{document, signature};
 use crate::sql::errors::option_error;
@@ -43,11 +45,12 @@ const OPTIONS: Known = &[
 pub(in crate::sql) struct Train {
     signature: Signature,
     watcher: Watcher,
+    memory: FunctionMemory,
 }
 
 impl Train {
-    pub fn new(observer: Arc<dyn Observer>) -> Self {
-        Self { signature: signature(vec![vector_type()], &[1, 2]), watcher: Watcher(observer) }
+    pub fn new(observer: Arc<dyn Observer>, memory: FunctionMemory) -> Self {
+        Self { signature: signature(vec![vector_type()], &[1, 2]), watcher: Watcher(observer), memory }
     }
 }
 
@@ -176,6 +179,7 @@ impl AggregateUDFImpl for Train {
             sample: VectorSample::new(NAME, args.expr_fields[0].name(), &options),
             options,
             watcher: self.watcher.clone(),
+            memory: self.memory.clone(),
         }))
     }
 
@@ -197,6 +201,7 @@ struct TrainAccumulator {
     options: LearnerOptions,
     sample: VectorSample,
     watcher: Watcher,
+    memory: FunctionMemory,
 }
 
 impl Accumulator for TrainAccumulator {
@@ -213,14 +218,16 @@ impl Accumulator for TrainAccumulator {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let learned = learners::learn(&self.sample.sample, &self.options, self.watcher.0.as_ref());
+        let _reserved = self.memory.reserve(NAME, self.sample.workspace(&self.options))?;
+        let learned =
+            learners::learn_for(&self.sample.sample, &self.options, &PlainColumns, self.watcher.0.as_ref());
         let learned = learned.map_err(|error| self.sample.error(error))?;
         let bytes = learned.map(|dictionary| dictionary_to_bytes(&dictionary)).transpose();
         Ok(ScalarValue::BinaryView(bytes.map_err(|error| self.sample.error(error))?))
     }
 
     fn size(&self) -> usize {
-        size_of_val(self) + self.sample.size(&self.options)
+        size_of_val(self) + self.sample.size(&self.options, &self.memory)
     }
 }
 
@@ -233,7 +240,7 @@ static DOCUMENTATION: LazyLock<Documentation> = LazyLock::new(|| {
             ("v", "A list of integers or floats; all rows of one length."),
             (
                 "options",
-                "atoms: how many (64, at most 8192); kernel: 'rbf' (default), 'linear' or 'polynomial'; sigma: width of rbf (default: the median distance between rows); degree, constant: of polynomial (2, 1); lambda: penalty on weights (default: 0.1 of the mean self-similarity); learner: 'kscdl' (default) or 'scdl', which learns linear dictionaries; max_iter: most rounds (30); tolerance: relative fall of the objective that ends learning (1e-3); sample: distinct rows learned from (4096); seed: of the sample (0). With one of target_nmae (mean absolute error over mean absolute value), target_ratio (bytes as doubles over bytes of codes and dictionary) and max_error (no element off by more), atoms, kernel, sigma and lambda are chosen where they are not set, on rows that were held out; sparse_dictionary_info tells how.",
+                "atoms: how many (64, at most 8192); kernel: 'rbf' (default), 'linear' or 'polynomial'; sigma: width of rbf (default: the median distance between rows); degree, constant: of polynomial (2, 1); lambda: penalty on weights (default: 0.1 of the mean self-similarity); learner: 'kscdl' (default) or 'scdl', which learns linear dictionaries; max_iter: most rounds (30); tolerance: relative fall of the objective that ends learning (1e-3); sample: distinct rows learned from (4096); seed: of the sample (0). With one of target_nmae (mean absolute error over mean absolute value), target_ratio (bytes as doubles over bytes of codes and dictionary as plain columns, which COPY writes) and max_error (no element off by more), atoms, kernel, sigma and lambda are chosen where they are not set, on rows that were held out; sparse_dictionary_info tells how.",
             ),
         ],
     )

@@ -16,6 +16,7 @@ use super::train::learner_options;
 use super::watcher::Watcher;
 use crate::columnar::{dictionary_from_bytes, dictionary_to_bytes, vector_type};
 use crate::math::{LearnerOptions, Observer, learners};
+use crate::sql::FunctionMemory;
 use crate::sql::arguments::{check_dictionary, check_vector, dictionary_field};
 use crate::sql::documentation::{document, signature};
 use crate::sql::errors::data_error;
@@ -35,13 +36,15 @@ const OPTIONS: Known = &[
 pub(in crate::sql) struct Update {
     signature: Signature,
     watcher: Watcher,
+    memory: FunctionMemory,
 }
 
 impl Update {
-    pub fn new(observer: Arc<dyn Observer>) -> Self {
+    pub fn new(observer: Arc<dyn Observer>, memory: FunctionMemory) -> Self {
         Self {
             signature: signature(vec![DataType::BinaryView, vector_type()], &[2, 3]),
             watcher: Watcher(observer),
+            memory,
         }
     }
 }
@@ -74,6 +77,7 @@ impl AggregateUDFImpl for Update {
             sample: VectorSample::new(NAME, args.expr_fields[1].name(), &options),
             options,
             watcher: self.watcher.clone(),
+            memory: self.memory.clone(),
         }))
     }
 
@@ -100,6 +104,7 @@ struct UpdateAccumulator {
     options: LearnerOptions,
     sample: VectorSample,
     watcher: Watcher,
+    memory: FunctionMemory,
 }
 
 impl UpdateAccumulator {
@@ -158,6 +163,7 @@ impl Accumulator for UpdateAccumulator {
         let dictionary =
             dictionary_from_bytes(bytes).map_err(|error| data_error(NAME, &self.column, error))?;
         let observer = self.watcher.0.as_ref();
+        let _reserved = self.memory.reserve(NAME, self.sample.workspace(&self.options))?;
         let learned = learners::update(&dictionary, &self.sample.sample, &self.options, observer);
         let updated = match learned.map_err(|error| self.sample.error(error))? {
             Some(updated) => dictionary_to_bytes(&updated).map_err(|error| self.sample.error(error))?,
@@ -169,7 +175,7 @@ impl Accumulator for UpdateAccumulator {
 
     fn size(&self) -> usize {
         let dictionary = self.dictionary.as_ref().map_or(0, Vec::len);
-        size_of_val(self) + dictionary + self.sample.size(&self.options)
+        size_of_val(self) + dictionary + self.sample.size(&self.options, &self.memory)
     }
 }
 

@@ -86,6 +86,8 @@ fn fields() -> Fields {
         field("held_out_ratio", DataType::Float64),
         field("held_out_nmae", DataType::Float64),
         field("held_out_max_error", DataType::Float64),
+        field("codes_bytes", DataType::UInt64),
+        field("values_bytes", DataType::UInt64),
         field("search", DataType::List(choice_field())),
         field("note", DataType::Utf8),
     ])
@@ -152,6 +154,8 @@ fn info(dictionary: &Dictionary, rows: usize) -> Result<ArrayRef> {
         number(selection.map(|s| s.ratio)),
         number(selection.map(|s| s.nmae)),
         number(selection.map(|s| s.max_error)),
+        count(selection.and_then(|s| s.codes_bytes)),
+        count(selection.and_then(|s| s.values_bytes)),
         search(selection, rows)?,
         text(note.as_deref()),
     ];
@@ -178,7 +182,15 @@ fn note(dictionary: &Dictionary) -> Option<String> {
             selection.target, selection.nmae, selection.max_error, selection.ratio
         )
     });
-    let notes: Vec<String> = fewer.into_iter().chain(skipped).chain(missed).collect();
+    let bytes =
+        training.selection.as_ref().and_then(|selection| selection.codes_bytes.zip(selection.values_bytes));
+    let larger = bytes.filter(|(codes, values)| codes > values).map(|(codes, values)| {
+        format!(
+            "codes and dictionary take about {codes} bytes as plain columns, more than the {values} of the vectors \
+             themselves; {{compact: true}} in sparse_encode gives smaller codes, an archive smaller ones yet"
+        )
+    });
+    let notes: Vec<String> = fewer.into_iter().chain(skipped).chain(missed).chain(larger).collect();
     (!notes.is_empty()).then(|| notes.join("; "))
 }
 

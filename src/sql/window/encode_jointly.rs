@@ -4,7 +4,7 @@
 //! The l2,1 form wants rows to share atoms, so a code depends on which rows are coded with it. As a window
 //! function the query says which: all rows of a partition of the window that have the same dictionary,
 //! whatever the frame. The answer does not depend on batches, on partitions of the engine, or on the order of
-//! rows. All of a partition's rows are held in memory, with four numbers for every row and atom.
+//! rows. All of a partition's rows are held in memory, with four numbers for every row and atom, and charged to the pool.
 
 use std::sync::{Arc, LazyLock};
 
@@ -19,6 +19,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::PhysicalExpr;
 
 use crate::columnar::{code_field, code_type, to_code_array, vector_type};
+use crate::sql::FunctionMemory;
 use crate::sql::arguments::{check_dictionary, check_vector};
 use crate::sql::coding::{OPTIONS, Settings};
 use crate::sql::documentation::{document, signature};
@@ -31,11 +32,12 @@ const DEFAULT_CODER: &str = "ksr_l21";
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(in crate::sql) struct EncodeJointly {
     signature: Signature,
+    memory: FunctionMemory,
 }
 
 impl EncodeJointly {
-    pub fn new() -> Self {
-        Self { signature: signature(vec![vector_type(), DataType::BinaryView], &[2, 3]) }
+    pub fn new(memory: FunctionMemory) -> Self {
+        Self { signature: signature(vec![vector_type(), DataType::BinaryView], &[2, 3]), memory }
     }
 }
 
@@ -61,14 +63,13 @@ impl WindowUDFImpl for EncodeJointly {
         // Constant options are read, and refused, when the query is planned.
         let nothing = RecordBatch::new_empty(Arc::new(Schema::empty()));
         let constant = args.input_exprs().get(2).map(|options| options.evaluate(&nothing));
-        let settings = match constant {
-            None => Some(Settings::new(&Options::from_argument(NAME, OPTIONS, None)?, DEFAULT_CODER)?),
-            Some(Ok(ColumnarValue::Scalar(value))) => {
-                Some(Settings::new(&Options::from_scalar(NAME, OPTIONS, &value)?, DEFAULT_CODER)?)
-            }
+        let constant = match constant {
+            None => Some(Options::from_argument(NAME, OPTIONS, None)?),
+            Some(Ok(ColumnarValue::Scalar(value))) => Some(Options::from_scalar(NAME, OPTIONS, &value)?),
             Some(_) => None,
         };
-        Ok(Box::new(Evaluator { names: [name(0), name(1)], settings }))
+        let settings = constant.map(|options| settings_of(&options, &self.memory)).transpose()?;
+        Ok(Box::new(Evaluator { names: [name(0), name(1)], settings, memory: self.memory.clone() }))
     }
 
     /// A limit on the rows that come out does not limit the rows that a code depends on.
@@ -87,6 +88,11 @@ struct Evaluator {
     names: [String; 2],
     /// `None` where options come with the rows.
     settings: Option<Settings>,
+    memory: FunctionMemory,
+}
+
+fn settings_of(options: &Options, memory: &FunctionMemory) -> Result<Settings> {
+    Ok(Settings::new(options, DEFAULT_CODER)?.charged_to(memory))
 }
 
 impl PartitionEvaluator for Evaluator {
@@ -99,7 +105,7 @@ impl PartitionEvaluator for Evaluator {
             None => {
                 let options = ColumnarValue::Array(Arc::clone(&values[2]));
                 let options = Options::from_argument(NAME, OPTIONS, Some(&options))?;
-                Some(Settings::new(&options, DEFAULT_CODER)?)
+                Some(settings_of(&options, &self.memory)?)
             }
         };
         // Cannot be absent: it is one or the other.
@@ -117,7 +123,7 @@ impl PartitionEvaluator for Evaluator {
 
 static DOCUMENTATION: LazyLock<Documentation> = LazyLock::new(|| {
     document(
-        "Encodes the rows of a window's partition together, whatever its frame, so that they share atoms: the l2,1 form, whose penalty is the norm of each atom's weights over all these rows. NULL vectors give NULL and have no say; rows with different dictionaries do not share. Memory: four numbers for every row and atom of a partition.",
+        "Encodes the rows of a window's partition together, whatever its frame, so that they share atoms: the l2,1 form, whose penalty is the norm of each atom's weights over all these rows. NULL vectors give NULL and have no say; rows with different dictionaries do not share. Memory, charged to the session's pool: four numbers for every row and atom of a partition.",
         "sparse_encode_jointly(v, dictionary [, {coder, lambda, max_nonzeros, tolerance, on_bad}]) OVER (PARTITION BY ...)",
         "SELECT day, sparse_encode_jointly(v, dictionary, {lambda: 0.5}) OVER (PARTITION BY day) AS code FROM 'x.parquet', 'd.parquet'",
         &[
