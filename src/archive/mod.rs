@@ -55,6 +55,7 @@ mod parquet_types;
 mod placed;
 mod placement;
 mod pool;
+mod portrait;
 mod predictor;
 mod prepare;
 mod quantiser;
@@ -106,6 +107,7 @@ pub(crate) use memory::{coding_bytes, learning_bytes};
 pub use opened::{Archive, Verification};
 #[cfg(feature = "cli")]
 pub(crate) use parquet_types::parquet_types;
+pub use portrait::Change;
 pub use quantiser::Bound;
 #[cfg(feature = "cli")]
 pub(crate) use replaced::OldArchive;
