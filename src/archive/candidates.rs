@@ -66,7 +66,7 @@ const FIRST_CODES_POSITION: f64 = 1.0;
 const RESIDUAL_POSITIONS: usize = 18;
 const MOST_MORE_POSITIONS: usize = 60;
 /// The description of what was asked for and promised, about.
-const PROMISE_BYTES: usize = 90;
+const PROMISE_BYTES: usize = 110;
 /// The record of the search, about, while it is not known yet.
 const RECORD_BYTES: usize = 250;
 

@@ -90,6 +90,13 @@ struct Sensor {
     beside: f64,
 }
 
+impl Sensor {
+    fn is_constant(&self) -> bool {
+        let nothing = of_log_byte(log_byte(NOTHING));
+        self.step == nothing && self.beside < 2.0 * NOTHING
+    }
+}
+
 /// How far runs of so many signals are from the whole.
 #[derive(Debug, Clone, PartialEq)]
 struct Length {
@@ -117,6 +124,7 @@ struct SensorSums {
     /// Not cut off.
     whole_value: f64,
     whole_square: f64,
+    whole_step: f64,
 }
 
 impl Sums {
@@ -146,6 +154,7 @@ impl Sums {
             sums.beside += sign * others.beside;
             sums.whole_value += sign * others.whole_value;
             sums.whole_square += sign * others.whole_square;
+            sums.whole_step += sign * others.whole_step;
         }
     }
 
@@ -191,7 +200,7 @@ impl Traits {
     /// How far these are from others.
     fn distances(&self, from: &Self) -> Distances {
         let by_sensor = |of: &dyn Fn(usize) -> f64| -> Vec<f64> { (0..self.level.len()).map(of).collect() };
-        let level = by_sensor(&|i| (self.level[i] - from.level[i]) / from.spread[i]);
+        let level = by_sensor(&|i| (self.level[i] - from.level[i]) / from.spread[i].max(0.5));
         let spread = by_sensor(&|i| (self.spread[i] / from.spread[i]).ln());
         let step = by_sensor(&|i| (self.step[i] / from.step[i]).ln());
         let next = by_sensor(&|i| self.next[i] - from.next[i]);
@@ -434,12 +443,17 @@ impl Portrait {
         let width = self.sensors.len();
         let mut sums = Sums { of: vec![SensorSums::default(); width], ..Sums::default() };
         let (mut last, mut now, mut beside) = (vec![0.0; width], vec![0.0; width], vec![0.0; width]);
+        let mut last_whole = vec![0.0; width];
         for row in rows.chunks_exact(width) {
             for (i, (value, sensor)) in row.iter().zip(&self.sensors).enumerate() {
                 let whole = scaled(*value, (sensor.level, sensor.scale), UNBELIEVABLE);
                 now[i] = whole.clamp(-FARTHEST, FARTHEST);
                 sums.of[i].whole_value += whole;
                 sums.of[i].whole_square += whole * whole;
+                if sums.signals > 0.0 {
+                    sums.of[i].whole_step += (whole - last_whole[i]).abs();
+                }
+                last_whole[i] = whole;
             }
             beside.copy_from_slice(&now);
             for direction in &self.directions {
@@ -468,7 +482,8 @@ impl Portrait {
         let of = |value: &dyn Fn(&Sensor) -> f64| self.sensors.iter().map(value).collect();
         Traits {
             level: vec![0.0; self.sensors.len()],
-            spread: vec![1.0; self.sensors.len()],
+            // Constants stay what they are.
+            spread: of(&|sensor| if sensor.is_constant() { NOTHING } else { 1.0 }),
             step: of(&|sensor| sensor.step),
             next: of(&|sensor| sensor.next),
             beside: of(&|sensor| sensor.beside),
@@ -591,14 +606,21 @@ impl Portrait {
         let spread_factor = of_chosen(&spread).exp();
         let far = middle > 0.0 && middle.ln().abs() > 0.25;
         let steps: Vec<f64> = (0..count).map(|i| (now.step[i] / before.step[i]).ln()).collect();
-        if far && alike * 3 >= chosen.len() * 2 {
-            let agrees = |other: f64| (other / middle).ln().abs() < 0.5;
-            let levels_tell =
-                chosen.iter().any(|i| self.sensors[*i].level.abs() > 2.0 * self.sensors[*i].scale);
-            // A level can only be told from an offset by what the spread does.
-            if levels_tell && (agrees(spread_factor) || agrees(of_chosen(&steps).exp())) {
-                return found(Change::Scaled, middle);
-            }
+        // An offset changes levels, too, but not how far values go from one signal to the next.
+        let whole_steps: Vec<f64> = (0..count)
+            .map(|i| {
+                let step = sums.of[i].whole_step / sums.steps.max(1.0) + NOTHING;
+                (step / before.step[i]).ln()
+            })
+            .collect();
+        let step_factor = of_chosen(&whole_steps);
+        let levels_tell = || {
+            let tells = |sensor: &Sensor| sensor.level.abs() > 2.0 * sensor.scale;
+            chosen.iter().filter(|i| tells(&self.sensors[**i])).count() * 2 > chosen.len()
+        };
+        let steps_agree = (step_factor - middle.ln()).abs() < step_factor.abs();
+        if far && alike * 3 >= chosen.len() * 2 && steps_agree && levels_tell() {
+            return found(Change::Scaled, middle);
         }
         if let Some(reordered) = self.reordered(&moved) {
             return found(Change::Reordered, reordered);
