@@ -66,7 +66,7 @@ const FIRST_CODES_POSITION: f64 = 1.0;
 const RESIDUAL_POSITIONS: usize = 18;
 const MOST_MORE_POSITIONS: usize = 60;
 /// The description of what was asked for and promised, about.
-const PROMISE_BYTES: usize = 90;
+const PROMISE_BYTES: usize = 110;
 /// The record of the search, about, while it is not known yet.
 const RECORD_BYTES: usize = 250;
 
@@ -419,6 +419,7 @@ impl<'a> Candidates<'a> {
         let (layout, series) = (self.material.table.layout.clone(), self.material.table.series.clone());
         let mut description = Description::new(codebook, layout, series, *bound, self.trials.signals);
         description.search = record;
+        description.portrait = self.material.portrait();
         description.rounding = (rounding != bound).then_some(*rounding);
         let described = if effort == Effort::Rough { PROMISE_BYTES + RECORD_BYTES } else { PROMISE_BYTES };
         let dictionary = dictionary_file::write(codebook, &description)?.len() + described;

@@ -224,6 +224,18 @@ impl Table {
         }
     }
 
+    /// What a sensor is called.
+    pub fn sensor_name(&self, sensor: usize) -> String {
+        match &self.layout {
+            Layout::Wide { columns } => columns.get(sensor).cloned(),
+            Layout::Long { .. } => self.series.get(sensor).cloned(),
+            // SQL counts from 1.
+            Layout::List { column } => Some(format!("{column}[{}]", sensor + 1)),
+            Layout::Window { column, .. } => Some(format!("{column}, place {} of the window", sensor + 1)),
+        }
+        .unwrap_or_else(|| format!("sensor {}", sensor + 1))
+    }
+
     /// The key columns of a batch of the whole table.
     pub fn keys(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
         let names = self.layout.key_columns();

@@ -12,6 +12,7 @@ use super::cells::{Cells, none_takes_part, numeric};
 use super::codebook::{Codebook, coarse};
 use super::layout::{Layout, Table};
 use super::placed::place_all;
+use super::portrait::Portrait;
 use super::quantiser::Bound;
 use super::sampled::{Look, Sampled};
 use super::sparse_codes::CODE_TOLERANCE;
@@ -119,6 +120,8 @@ pub(super) struct Material {
     medians: Vec<f64>,
     deviations: Vec<f64>,
     typical_deviation: f64,
+    /// What signals are like, for those that will be added.
+    portrait: Option<Arc<Portrait>>,
     /// What was drawn from the signals, by part, effort and scales.
     samples: Mutex<HashMap<SampleKey, Arc<Sample>>>,
 }
@@ -165,6 +168,13 @@ impl Material {
         };
         let groups = table.groups(sensors, usize::MAX);
         let incomparable = none_takes_part(&placed, &groups);
+        // What was looked at as a whole is all there, in its order; of the rest there are runs.
+        let mut runs = signals_of(&table, length.unwrap_or(0), &sampled.blocks).unwrap_or_default();
+        if sampled.held_out.is_none() {
+            runs.extend(signals_of(&table, length.unwrap_or(0), rows).unwrap_or_default());
+        }
+        let portrait = Portrait::new(&runs, &groups, sensors).map(Arc::new);
+        drop(runs);
         let (rows, held_out) = (numeric(&placed, &groups, sensors), numeric(&held_out, &groups, sensors));
         let medians = medians(&rows, sensors);
         let deviations = deviations(&rows, sensors);
@@ -180,8 +190,14 @@ impl Material {
             medians,
             deviations,
             typical_deviation,
+            portrait,
             samples,
         })
+    }
+
+    /// What signals are like.
+    pub fn portrait(&self) -> Option<Arc<Portrait>> {
+        self.portrait.clone()
     }
 
     /// Signals there are to learn from while parameters are chosen.

@@ -126,6 +126,9 @@ pub struct FileEntry {
     /// What they may leave of it; more is a drift.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_limit: Option<f64>,
+    /// How it is unlike what its dictionary was learned from, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<String>,
     pub(crate) error: ErrorSums,
 }
 

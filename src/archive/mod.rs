@@ -58,6 +58,7 @@ mod parquet_types;
 mod placed;
 mod placement;
 mod pool;
+mod portrait;
 mod predictor;
 mod prepare;
 mod quantiser;
@@ -119,6 +120,7 @@ pub(crate) use parquet_types::parquet_types;
 pub(crate) use pool::caught;
 #[cfg(feature = "cli")]
 pub(crate) use pool::panic_text;
+pub use portrait::Change;
 pub use quantiser::Bound;
 #[cfg(feature = "cli")]
 pub(crate) use replaced::OldArchive;

@@ -100,6 +100,7 @@ pub(super) async fn learn(
     description.target = request.target;
     description.learn = request.learn.clone();
     description.promise = promise;
+    description.portrait = if kept.is_none() { material.portrait() } else { None };
     description.kept = kept;
     description.search = search;
     Ok(Generation { codebook, description })
@@ -143,6 +144,7 @@ pub(super) async fn take_over(
         let settings = Settings { codebook: codebook.clone(), bound, rounding, group_sensors };
         let outcome = trials.run(&settings, 0, Effort::Full, true)?;
         description.promise = Promise::new(&outcome);
+        description.portrait = material.portrait();
     }
     Ok(Generation { codebook, description })
 }

@@ -79,6 +79,8 @@ pub(super) struct Outcome {
     /// Bytes of its dictionary, and of codes and residuals.
     pub dictionary_bytes: f64,
     pub coded_bytes: f64,
+    /// The latter for a value.
+    pub bytes_per_value: f64,
     /// The errors of all rows that were looked at, and of those held out.
     pub error: ErrorSums,
     pub held_out: ErrorSums,
@@ -246,6 +248,7 @@ impl Trials {
                 + (bytes as f64 - fixed) * scale,
             dictionary_bytes: dictionary_bytes as f64,
             coded_bytes: coded_bytes * scale,
+            bytes_per_value: coded_bytes / errors(of_blocks).values.max(1) as f64,
             error: errors(of_blocks),
             held_out: errors(unseen),
             held_out_once_learned: None,

@@ -12,11 +12,12 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart};
 
 use super::block::{self, CodedBlock, Purpose};
+use super::cells::Cells;
 use super::copied::{copy, unreadable};
 use super::data_file::DataFile;
 use super::data_file_writer::{DataFileWriter, Settings};
 use super::dictionary_file::Description;
-use super::drift::{Drift, Promise, Watch};
+use super::drift::{Drift, Known, Promise, Taken, Watch};
 use super::error_sums::ErrorSums;
 use super::footer::Footer;
 use super::hashes::{Hashes, hash_file};
@@ -31,6 +32,7 @@ use super::parquet_footer::{fetch_footer, indexed_length, parse_footer, with_ind
 use super::placed::{block_rows, place_rows};
 use super::placement::Placement;
 use super::pool::compute;
+use super::portrait::{Change, Portrait, Sums};
 use super::prepare::{self, Request};
 use super::quantiser::Bound;
 use super::site::{Site, Spot};
@@ -71,7 +73,9 @@ impl Work<'_> {
                 let entry = known_by_content(entry, source).await;
                 self.progress.rows += source.rows;
                 report.resumed += 1;
-                report.drift.extend(resumed_drift(&entry, self.generation.description.promise));
+                if self.generation.description.portrait.is_none() {
+                    report.drift.extend(resumed_drift(&entry, self.generation.description.promise));
+                }
                 report.files.push(entry);
                 continue;
             }
@@ -126,8 +130,10 @@ impl Work<'_> {
             // The file is coded already, if not as well as it could be.
             Err(_) => return coded.publish().await,
         };
-        // A dictionary that promises no more than the old one has left is of no use.
-        if next.description.promise.is_none_or(|promise| promise.left >= drift.left) {
+        // A dictionary that promises no more than the old one has left is of no use, unless it knows what signals are
+        // like by now.
+        let leaves_less = next.description.promise.is_some_and(|promise| promise.left < drift.left);
+        if !leaves_less && (next.description.portrait.is_none() || drift.change == Change::Left) {
             return coded.publish().await;
         }
         let number = self.number + 1;
@@ -279,7 +285,7 @@ impl Work<'_> {
         left: Option<(f64, u64)>,
         stored: Option<Vec<Vec<String>>>,
     ) -> FileEntry {
-        let promise = self.generation.description.promise;
+        let Description { promise, portrait, .. } = &self.generation.description;
         FileEntry {
             path: source.input.name.clone(),
             file: spot.file.clone(),
@@ -293,15 +299,18 @@ impl Work<'_> {
             stored,
             generation: self.number,
             left: left.map(|(left, _)| left),
-            left_limit: left.zip(promise).map(|((_, signals), promise)| promise.limit(signals)),
+            left_limit: left
+                .zip(*promise)
+                .map(|((_, signals), promise)| promise.allowed(signals, portrait.is_some())),
+            drift: None,
             error,
         }
     }
 
     /// Compresses one file; it is stored as it was if that is not larger, or if a dictionary does not pay.
     async fn file(&mut self, source: &Source, spot: &Spot) -> Result<Coded> {
-        let Description { layout, series, promise, kept, .. } = &self.generation.description;
-        let (promise, kept) = (*promise, kept.is_some());
+        let Description { layout, series, promise, portrait, kept, .. } = &self.generation.description;
+        let (promise, portrait, kept) = (*promise, portrait.clone(), kept.is_some());
         let table = Table::new(layout.clone(), source.schema.clone(), series.clone())?;
         if source.schema.fields() != self.schema.fields() {
             return Err(ArchiveError::layout(other_columns(&source.schema, self.schema)));
@@ -315,13 +324,18 @@ impl Work<'_> {
         }
         let upload = self.site.store.put_multipart(&spot.path).await?;
         let mut output = Output::new(WriteMultipart::new(upload));
-        let (mut watch, mut signals) = (Watch::default(), 0);
-        match self.blocks(source, &table, &mut output, &mut watch, &mut signals).await {
+        let (mut watch, mut signals, mut coded_bytes) = (Watch::default(), 0, 0);
+        match self.blocks(source, &table, &mut output, &mut watch, (&mut signals, &mut coded_bytes)).await {
             Ok((footer, error)) if output.length <= worthwhile(source.bytes) || source.rows == 0 => {
                 let (length, hash) = (output.length, output.hash());
                 let left = Some((watch.left().share(), signals));
-                let drift = promise.and_then(|promise| watch.drift(&source.input.name, signals, &promise));
-                let entry = self.entry(source, spot, length, hash, &footer, error, left, None);
+                let taken = Taken { bytes: coded_bytes, values: error.values };
+                let drift = promise.and_then(|promise| {
+                    let known = Known { table: &table, promise: &promise, portrait: portrait.as_deref() };
+                    watch.drift(&source.input.name, signals, taken, &known)
+                });
+                let mut entry = self.entry(source, spot, length, hash, &footer, error, left, None);
+                entry.drift = drift.as_ref().map(|drift| drift.told.clone());
                 Ok(Coded { entry, drift, upload: output.upload })
             }
             Ok(_) => {
@@ -343,7 +357,7 @@ impl Work<'_> {
         table: &Table,
         output: &mut Output,
         watch: &mut Watch,
-        signals: &mut u64,
+        (signals, coded_bytes): (&mut u64, &mut u64),
     ) -> Result<(Bytes, ErrorSums)> {
         let settings = self.settings();
         let sensors = settings.codebook.sensors();
@@ -362,11 +376,13 @@ impl Work<'_> {
         let blocks = read_ahead(
             source.blocks(table.list_column(), source.all_rows(), rows, table.rows_of_signal()).await?,
         );
+        let portrait = self.generation.description.portrait.clone();
         let coded = blocks.map(|block| {
-            let (table, settings) = (table.clone(), settings.clone());
+            let (table, settings, portrait) = (table.clone(), settings.clone(), portrait.clone());
             async move {
                 let block = block?;
-                compute("coding a block", move || code_rows(&table, &settings, block)).await
+                compute("coding a block", move || code_rows(&table, &settings, portrait.as_deref(), block))
+                    .await
             }
         });
         // One more than there are threads: while a block is written the others are coded.
@@ -376,7 +392,7 @@ impl Work<'_> {
             if self.observer.is_cancelled() {
                 return Err(ArchiveError::Cancelled);
             }
-            for (rows, placement, block) in block.map_err(|error| in_file(error, done))? {
+            for (rows, placement, block, mut seen) in block.map_err(|error| in_file(error, done))? {
                 let writer = match &mut writer {
                     Some(writer) => writer,
                     none => none.insert(new_writer(Some(&rows))?),
@@ -385,7 +401,8 @@ impl Work<'_> {
                 *signals += placement.signals() as u64;
                 for (chunk, left) in block.left.iter().enumerate() {
                     let row = placement.first_rows.get(chunk * block::CHUNK).copied().unwrap_or(0);
-                    watch.add(left, done + row as u64, time_of(table, &rows, row));
+                    let sums = seen.get_mut(chunk).and_then(Option::take);
+                    watch.add(left, sums, done + row as u64, time_of(table, &rows, row));
                 }
                 done += rows.num_rows() as u64;
                 self.progress.rows += rows.num_rows() as u64;
@@ -400,6 +417,7 @@ impl Work<'_> {
             Some(writer) => writer,
             None => new_writer(None)?,
         };
+        *coded_bytes = writer.coded_bytes();
         let (end, error) = writer.finish()?;
         output.write(end.clone()).await?;
         let start = (end.len() as u64).checked_sub(indexed_length(&end, output.length)?);
@@ -459,7 +477,25 @@ fn resumed_drift(entry: &FileEntry, promise: Option<Promise>) -> Option<Drift> {
     let (left, limit) = entry.left.zip(entry.left_limit)?;
     let (file, promised) = (entry.path.clone(), promise?.left);
     let (since_row, since, generation, bound) = (0, None, None, None);
-    let drift = Drift { file, left, promised, limit, since_row, since, generation, bound };
+    let told = "codes leave more of the values than learning promised".to_string();
+    let (change, sensors, size) = (Change::Left, Vec::new(), left / promised);
+    let (bytes_per_value, promised_bytes_per_value) = (None, None);
+    let drift = Drift {
+        file,
+        change,
+        told,
+        sensors,
+        size,
+        left,
+        promised,
+        limit,
+        bytes_per_value,
+        promised_bytes_per_value,
+        since_row,
+        since,
+        generation,
+        bound,
+    };
     (left > limit).then_some(drift)
 }
 
@@ -474,14 +510,35 @@ fn time_of(table: &Table, rows: &RecordBatch, row: usize) -> Option<String> {
     array_value_to_string(column, row).ok()
 }
 
-/// A row group: its rows, where their signals are, and their codes.
-type CodedRows = (RecordBatch, Placement, CodedBlock);
+/// A row group: its rows, where their signals are, their codes, and what some of its chunks of signals are like.
+type CodedRows = (RecordBatch, Placement, CodedBlock, Vec<Option<Sums>>);
 
-fn code_rows(table: &Table, settings: &Settings, rows: RecordBatch) -> Result<Vec<CodedRows>> {
+/// Cells of a block that are compared with what was learned from.
+const COMPARED_CELLS: usize = 1 << 18;
+
+/// What chunks of a block's signals are like: of all, or of some that are evenly spread.
+fn seen(table: &Table, portrait: &Portrait, cells: &Cells) -> Vec<Option<Sums>> {
+    let (signals, groups) = (cells.signals(), table.groups(cells.sensors, usize::MAX));
+    let stride = cells.state.len().div_ceil(COMPARED_CELLS).max(1);
+    let look = |chunk: usize| {
+        let first = chunk * block::CHUNK;
+        let is_compared = chunk % stride == stride / 2;
+        is_compared.then(|| portrait.look(cells, &groups, first..(first + block::CHUNK).min(signals)))?
+    };
+    (0..signals.div_ceil(block::CHUNK)).map(look).collect()
+}
+
+fn code_rows(
+    table: &Table,
+    settings: &Settings,
+    portrait: Option<&Portrait>,
+    rows: RecordBatch,
+) -> Result<Vec<CodedRows>> {
     let mut coded = Vec::new();
     let _whole = place_rows(table, settings.codebook.sensors(), rows, &mut |placed| {
         let block = placed.encode(table, settings, Purpose::Publish)?;
-        coded.push((placed.rows, placed.placement, block));
+        let seen = portrait.map_or_else(Vec::new, |portrait| seen(table, portrait, &placed.cells));
+        coded.push((placed.rows, placed.placement, block, seen));
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(coded)

@@ -13,6 +13,7 @@ mod command;
 mod commands;
 mod damage;
 mod determinism;
+mod drift;
 mod embedding;
 mod engine;
 mod estimates;

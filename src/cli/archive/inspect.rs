@@ -60,7 +60,8 @@ impl InspectArguments {
                 "stored_as_it_was": file.stored.is_some(),
                 "max_error": error.max, "nmae": error.nmae, "nrmse": error.nrmse,
                 "generation": file.generation, "left_by_codes": file.left, "left_limit": file.left_limit,
-                "drifted": file.left.zip(file.left_limit).map(|(left, limit)| left > limit),
+                "drifted": file.left.zip(file.left_limit).map(|(left, limit)| file.drift.is_some() || left > limit),
+                "drift": file.drift,
             })
         });
         report.add("data_files", files.collect::<Vec<_>>());

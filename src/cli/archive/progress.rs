@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::super::progress::TrainingProgress;
 use crate::archive::{ArchiveError, Bound, Drift, JobObserver, JobProgress};
-use crate::cli::messages::{percent, tell};
+use crate::cli::messages::tell;
 use crate::math::{Observer, Progress};
 
 /// Shows rows, MB/s, the ratio so far and the time left on stderr if that is a terminal.
@@ -74,12 +74,8 @@ impl JobObserver for JobBar {
         };
         self.bar.suspend(|| {
             tell(format_args!(
-                "warning: {}: data has drifted since {since}: codes leave {} of the values, learning promised {} and at most \
-                 {}; {done}",
-                drift.file,
-                percent(drift.left),
-                percent(drift.promised),
-                percent(drift.limit)
+                "warning: {}: data has drifted since {since}: {}; {done}",
+                drift.file, drift.told
             ));
         });
     }

@@ -1,0 +1,989 @@
+//! What signals were like when a dictionary was learned: by this it is told whether others still are, whatever the
+//! dictionary does with them.
+//!
+//! Of every sensor: where its values are, how far they spread, how far they go from one signal to the next, how they
+//! go together with those of the next sensor, and with the few directions in which all sensors vary most. Of the whole:
+//! how far runs of the signals themselves are from that, by their length. Signals that are farther are no longer alike.
+
+use serde::{Deserialize, Serialize};
+
+use super::bytes::{Reader, write_varint};
+use super::cells::{Cells, Group, Numeric};
+use super::{ArchiveError, Result};
+
+const VERSION: u8 = 1;
+/// Sensors that are looked at, evenly spread: a few bytes each.
+const FEWEST_WATCHED: usize = 24;
+const MOST_WATCHED: usize = 512;
+/// Values in memory for each of them: archives of these take a hundred times what is stored here.
+const VALUES_A_SENSOR: usize = 1500;
+/// Cells that are looked at.
+const MOST_CELLS: usize = 1 << 22;
+/// Directions in which sensors vary together, and rounds until they are found.
+const MOST_DIRECTIONS: usize = 2;
+const DIRECTION_ROUNDS: usize = 24;
+/// Values farther from the middle count as this far: in standard deviations.
+const FARTHEST: f64 = 5.0;
+/// The same where the size of a change is told.
+const UNBELIEVABLE: f64 = 1e6;
+/// Parts of a standard deviation that are nothing.
+const NOTHING: f64 = 0.02;
+/// The shortest runs, of long tables and of short ones, and signals that are enough to tell anything.
+const RUN: usize = 8;
+const SHORT_RUN: usize = 4;
+const LONG_TABLE: usize = 400;
+const FEWEST_SIGNALS: usize = 32;
+const FEWEST_RUNS: usize = 4;
+const MOST_LENGTHS: usize = 24;
+/// Runs of one length that are looked at.
+const MOST_RUNS: usize = 256;
+/// Chances are small that signals which are alike are so many standard deviations from the mean.
+const UNLIKELY: f64 = 3.1;
+const LEAST_FACTOR: f64 = 1.15;
+/// What is stored is rounded, and a little more is no change.
+const ROOM: f64 = 0.045;
+/// Long runs are compared with shorter ones, too: of those there are more.
+const COMPARED_LENGTH: f64 = 16.0;
+const LONGER: f64 = 2.0;
+
+/// What is kept of the distances of runs: the largest of the first, the smallest and largest of the others.
+const ONE_SIDED: usize = 7;
+const DISTANCES: usize = 13;
+type Distances = [f64; DISTANCES];
+const LEVEL: usize = 0;
+const LEVELS_APART: usize = 1;
+const SPREADS_APART: usize = 2;
+const STEPS_APART: usize = 3;
+const TOGETHER_APART: usize = 4;
+const LEVEL_OF_ONE: usize = 5;
+const STEP_OF_ONE: usize = 6;
+const SPREAD: usize = 7;
+const STEP: usize = 8;
+const ROUGHNESS: usize = 9;
+const TOGETHER: usize = 10;
+const BESIDE: usize = 11;
+const BESIDE_OF_SPREAD: usize = 12;
+
+/// What signals were like.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct Portrait {
+    /// Sensors of a signal.
+    all_sensors: usize,
+    sensors: Vec<Sensor>,
+    /// Unit vectors over the sensors.
+    directions: Vec<Vec<f64>>,
+    lengths: Vec<Length>,
+    bytes: Vec<u8>,
+}
+
+/// What one sensor was like.
+#[derive(Debug, Clone, PartialEq)]
+struct Sensor {
+    level: f64,
+    scale: f64,
+    /// The mean step from one signal to the next.
+    step: f64,
+    /// The correlation with the next sensor.
+    next: f64,
+    /// The standard deviation beside the directions.
+    beside: f64,
+}
+
+impl Sensor {
+    fn is_constant(&self) -> bool {
+        let nothing = of_log_byte(log_byte(NOTHING));
+        self.step == nothing && self.beside < 2.0 * NOTHING
+    }
+}
+
+/// How far runs of so many signals are from the whole.
+#[derive(Debug, Clone, PartialEq)]
+struct Length {
+    signals: usize,
+    low: Distances,
+    high: Distances,
+}
+
+/// Sums over a run of signals.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sums {
+    signals: f64,
+    steps: f64,
+    /// By sensor.
+    of: Vec<SensorSums>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct SensorSums {
+    value: f64,
+    square: f64,
+    step: f64,
+    with_next: f64,
+    beside: f64,
+    /// Not cut off.
+    whole_value: f64,
+    whole_square: f64,
+    whole_step: f64,
+}
+
+impl Sums {
+    pub fn signals(&self) -> usize {
+        self.signals as usize
+    }
+
+    pub fn sensors(&self) -> usize {
+        self.of.len()
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        if self.of.is_empty() {
+            self.of.resize(other.of.len(), SensorSums::default());
+        }
+        self.add(other, 1.0);
+    }
+
+    fn add(&mut self, other: &Self, sign: f64) {
+        self.signals += sign * other.signals;
+        self.steps += sign * other.steps;
+        for (sums, others) in self.of.iter_mut().zip(&other.of) {
+            sums.value += sign * others.value;
+            sums.square += sign * others.square;
+            sums.step += sign * others.step;
+            sums.with_next += sign * others.with_next;
+            sums.beside += sign * others.beside;
+            sums.whole_value += sign * others.whole_value;
+            sums.whole_square += sign * others.whole_square;
+            sums.whole_step += sign * others.whole_step;
+        }
+    }
+
+    fn without(&self, other: &Self) -> Self {
+        let mut rest = self.clone();
+        rest.add(other, -1.0);
+        rest
+    }
+}
+
+/// What the signals of a run were like, in the units of a portrait.
+struct Traits {
+    level: Vec<f64>,
+    spread: Vec<f64>,
+    step: Vec<f64>,
+    next: Vec<f64>,
+    beside: Vec<f64>,
+}
+
+impl Traits {
+    fn of(sums: &Sums) -> Self {
+        let (signals, steps) = (sums.signals.max(1.0), sums.steps.max(1.0));
+        let spread_of = |mean: f64, square: f64| (square - mean * mean).max(0.0) + NOTHING * NOTHING;
+        let level: Vec<f64> = sums.of.iter().map(|sums| sums.value / signals).collect();
+        let spread: Vec<f64> = sums
+            .of
+            .iter()
+            .zip(&level)
+            .map(|(sums, level)| spread_of(*level, sums.square / signals).sqrt())
+            .collect();
+        let step = sums.of.iter().map(|sums| sums.step / steps + NOTHING).collect();
+        let count = level.len();
+        let next = (0..count).map(|i| {
+            let other = (i + 1) % count;
+            let together = sums.of[i].with_next / signals - level[i] * level[other];
+            (together / (spread[i] * spread[other])).clamp(-1.0, 1.0)
+        });
+        let next = next.collect();
+        let beside = sums.of.iter().map(|sums| (sums.beside.max(0.0) / signals).sqrt() + NOTHING).collect();
+        Self { level, spread, step, next, beside }
+    }
+
+    /// How far these are from others.
+    fn distances(&self, from: &Self) -> Distances {
+        let by_sensor = |of: &dyn Fn(usize) -> f64| -> Vec<f64> { (0..self.level.len()).map(of).collect() };
+        let level = by_sensor(&|i| (self.level[i] - from.level[i]) / from.spread[i].max(0.5));
+        let spread = by_sensor(&|i| (self.spread[i] / from.spread[i]).ln());
+        let step = by_sensor(&|i| (self.step[i] / from.step[i]).ln());
+        let next = by_sensor(&|i| self.next[i] - from.next[i]);
+        let beside = by_sensor(&|i| (self.beside[i] / from.beside[i]).ln());
+        let mut distances = [0.0; DISTANCES];
+        distances[LEVEL] = mean(level.iter().map(|level| level.abs()));
+        distances[LEVELS_APART] = apart(&level);
+        distances[SPREADS_APART] = apart(&spread);
+        distances[STEPS_APART] = apart(&step);
+        distances[TOGETHER_APART] = apart(&next);
+        distances[LEVEL_OF_ONE] = level.iter().map(|level| level.abs()).fold(0.0, f64::max);
+        distances[STEP_OF_ONE] = step.iter().map(|step| step.abs()).fold(0.0, f64::max);
+        distances[SPREAD] = mean(spread.iter().copied());
+        distances[STEP] = mean(step.iter().copied());
+        distances[ROUGHNESS] = distances[STEP] - distances[SPREAD];
+        distances[TOGETHER] = mean(next.iter().copied());
+        distances[BESIDE] = mean(beside.iter().copied());
+        distances[BESIDE_OF_SPREAD] = distances[BESIDE] - distances[SPREAD];
+        distances
+    }
+}
+
+fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len().max(1) as f64;
+    values.sum::<f64>() / count
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    let middle = values.len() / 2;
+    if values.is_empty() { 0.0 } else { *values.select_nth_unstable_by(middle, f64::total_cmp).1 }
+}
+
+/// How much sensors differ in what has changed.
+fn apart(changes: &[f64]) -> f64 {
+    let middle = median(&mut changes.to_vec());
+    mean(changes.iter().map(|change| (change - middle).abs()))
+}
+
+/// What kind of a change it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// Values are so many times what they were.
+    Scaled,
+    /// Values are higher or lower.
+    Moved,
+    /// Values vary more, or less.
+    Varied,
+    /// Values go farther from one signal to the next than those that were learned from, as noise does, or less far.
+    Noisier,
+    /// Sensors have other places.
+    Reordered,
+    /// Sensors no longer go together as they did.
+    Apart,
+    /// Codes leave more of the values than was promised.
+    Left,
+    /// Values take more bytes than was promised.
+    Bytes,
+}
+
+/// A change, in words.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Found {
+    pub change: Change,
+    /// Sensors that are changed most, the most first; none where all are changed alike.
+    pub sensors: Vec<usize>,
+    /// By how much: a factor, or standard deviations.
+    pub size: f64,
+}
+
+impl Portrait {
+    /// What these runs of signals are like; `None` where they are too few to tell.
+    pub fn new(runs: &[Cells], groups: &[Group], all_sensors: usize) -> Option<Self> {
+        let cells: usize = runs.iter().map(|run| run.signals() * all_sensors).sum();
+        let most = (cells / VALUES_A_SENSOR).clamp(FEWEST_WATCHED, MOST_WATCHED).min(all_sensors);
+        let watched: Vec<usize> = watched(all_sensors, most).collect();
+        let signals: usize = runs.iter().map(Cells::signals).sum();
+        let share = (MOST_CELLS as f64 / (signals * most).max(1) as f64).min(1.0);
+        let rows: Vec<Vec<f64>> = runs
+            .iter()
+            .filter(|run| run.sensors >= all_sensors)
+            .map(|run| {
+                let count = (run.signals() as f64 * share).ceil() as usize;
+                watched_rows(run, groups, all_sensors, &watched, 0..count.min(run.signals()))
+            })
+            .collect();
+        Self::of_rows(&rows, all_sensors, most)
+    }
+
+    /// The same of rows of watched sensors.
+    fn of_rows(runs: &[Vec<f64>], all_sensors: usize, watched: usize) -> Option<Self> {
+        let signals = runs.iter().map(|run| run.len() / watched.max(1)).sum::<usize>();
+        if watched == 0 || signals < FEWEST_SIGNALS {
+            return None;
+        }
+        let mut bytes = vec![VERSION];
+        write_varint(&mut bytes, all_sensors as u64);
+        write_varint(&mut bytes, watched as u64);
+        // In the precision that is stored, so that what is read is what was compared.
+        let mut scales: Vec<(f64, f64)> = Vec::with_capacity(watched);
+        let mut before = 0;
+        for sensor in 0..watched {
+            let mut values: Vec<f64> =
+                runs.iter().flat_map(|run| run.iter().skip(sensor).step_by(watched)).copied().collect();
+            let (level, scale) = level_and_scale(&mut values);
+            let exponent = (scale.log2() * OCTAVE).round() as i64;
+            let scale = scale_of(exponent);
+            let steps = level / scale * STEPS_OF_SCALE;
+            let steps = steps.clamp(-MOST_STEPS, MOST_STEPS).round();
+            write_signed(&mut bytes, exponent - before);
+            write_signed(&mut bytes, steps as i64);
+            before = exponent;
+            scales.push((steps / STEPS_OF_SCALE * scale, scale));
+        }
+        let scaled: Vec<Vec<f64>> = runs
+            .iter()
+            .map(|run| {
+                let of = |(i, value): (usize, &f64)| scaled(*value, scales[i % watched], FARTHEST);
+                run.iter().enumerate().map(of).collect()
+            })
+            .collect();
+        let directions = directions(&scaled, watched, signals);
+        bytes.push(directions.len() as u8);
+        for direction in &directions {
+            let largest = direction.iter().map(|part| part.abs()).fold(1e-9, f64::max);
+            bytes.extend(direction.iter().map(|part| (part / largest * 127.0).round() as i8 as u8));
+        }
+        let mut draft =
+            Self { all_sensors, sensors: Vec::new(), directions, lengths: Vec::new(), bytes: Vec::new() };
+        draft.directions.iter_mut().for_each(|direction| {
+            let largest = direction.iter().map(|part| part.abs()).fold(1e-9, f64::max);
+            direction.iter_mut().for_each(|part| *part = (*part / largest * 127.0).round());
+            normalise(direction);
+        });
+        let of_sensor = |(level, scale): &(f64, f64)| Sensor {
+            level: *level,
+            scale: *scale,
+            step: 1.0,
+            next: 0.0,
+            beside: 1.0,
+        };
+        draft.sensors = scales.iter().map(of_sensor).collect();
+        let run = if signals >= LONG_TABLE { RUN } else { SHORT_RUN };
+        let chunks: Vec<Vec<Sums>> = runs
+            .iter()
+            .map(|rows| rows.chunks_exact(run * watched).map(|rows| draft.sums(rows)).collect())
+            .collect();
+        let mut all = Sums::default();
+        chunks.iter().flatten().for_each(|chunk| all.merge(chunk));
+        let traits = Traits::of(&all);
+        for sensor in 0..watched {
+            bytes.push(log_byte(traits.step[sensor]) as u8);
+            bytes.push((traits.next[sensor] * 127.0).round() as i8 as u8);
+            bytes.push(log_byte(traits.beside[sensor]) as u8);
+        }
+        let lengths = lengths(&chunks, &all, run);
+        bytes.push(lengths.len() as u8);
+        bytes.push(run as u8);
+        let mut before = [0_i64; 2 * DISTANCES];
+        for length in &lengths {
+            for (i, before) in before.iter_mut().enumerate() {
+                if let Some(limit) = length.limit(i) {
+                    let limit = limit_byte(limit, i >= DISTANCES);
+                    write_signed(&mut bytes, limit - *before);
+                    *before = limit;
+                }
+            }
+        }
+        Self::read(&bytes).ok()
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader(bytes);
+        let version = reader.byte()?;
+        if version != VERSION {
+            return Err(ArchiveError::NewerVersion { found: version.into(), known: VERSION.into() });
+        }
+        let all_sensors = reader.size(usize::MAX >> 8)?;
+        let watched = reader.size(MOST_WATCHED)?;
+        if watched == 0 || watched > all_sensors {
+            return Err(ArchiveError::corrupt(format!("{watched} of {all_sensors} sensors are described")));
+        }
+        let mut scales = Vec::with_capacity(watched);
+        let mut exponent = 0_i64;
+        for _ in 0..watched {
+            exponent = exponent.wrapping_add(read_signed(&mut reader)?);
+            let scale = scale_of(exponent);
+            let level = read_signed(&mut reader)? as f64 / STEPS_OF_SCALE * scale;
+            scales.push((level, scale));
+        }
+        let count = usize::from(reader.byte()?).min(MOST_DIRECTIONS);
+        let mut directions = Vec::with_capacity(count);
+        for _ in 0..count {
+            let mut direction: Vec<f64> =
+                reader.take(watched)?.iter().map(|part| f64::from(*part as i8)).collect();
+            normalise(&mut direction);
+            directions.push(direction);
+        }
+        let mut sensors = Vec::with_capacity(watched);
+        for (level, scale) in scales {
+            let [step, next, beside] = reader.array::<3>()?;
+            let next = f64::from(next as i8) / 127.0;
+            let (step, beside) = (of_log_byte(step as i8), of_log_byte(beside as i8));
+            sensors.push(Sensor { level, scale, step, next, beside });
+        }
+        let count = usize::from(reader.byte()?).min(MOST_LENGTHS);
+        let run = usize::from(reader.byte()?).max(1);
+        let mut lengths = Vec::with_capacity(count);
+        let mut before = [0_i64; 2 * DISTANCES];
+        for i in 0..count {
+            let mut length =
+                Length { signals: run << i, low: [f64::MIN; DISTANCES], high: [f64::MAX; DISTANCES] };
+            for (i, before) in before.iter_mut().enumerate() {
+                if length.limit(i).is_some() {
+                    *before = before.wrapping_add(read_signed(&mut reader)?);
+                    let limit = of_limit_byte(*before);
+                    if i < DISTANCES { length.low[i] = limit } else { length.high[i - DISTANCES] = limit }
+                }
+            }
+            lengths.push(length);
+        }
+        Ok(Self { all_sensors, sensors, directions, lengths, bytes: bytes.to_vec() })
+    }
+
+    /// Sums over some signals of a block; `None` where it has other sensors.
+    pub(super) fn look(
+        &self,
+        cells: &Cells,
+        groups: &[Group],
+        signals: std::ops::Range<usize>,
+    ) -> Option<Sums> {
+        if cells.sensors < self.all_sensors || signals.is_empty() {
+            return None;
+        }
+        let watched: Vec<usize> = watched(self.all_sensors, self.sensors.len()).collect();
+        Some(self.sums(&watched_rows(cells, groups, self.all_sensors, &watched, signals)))
+    }
+
+    fn sums(&self, rows: &[f64]) -> Sums {
+        let width = self.sensors.len();
+        let mut sums = Sums { of: vec![SensorSums::default(); width], ..Sums::default() };
+        let (mut last, mut now, mut beside) = (vec![0.0; width], vec![0.0; width], vec![0.0; width]);
+        let mut last_whole = vec![0.0; width];
+        for row in rows.chunks_exact(width) {
+            for (i, (value, sensor)) in row.iter().zip(&self.sensors).enumerate() {
+                let whole = scaled(*value, (sensor.level, sensor.scale), UNBELIEVABLE);
+                now[i] = whole.clamp(-FARTHEST, FARTHEST);
+                sums.of[i].whole_value += whole;
+                sums.of[i].whole_square += whole * whole;
+                if sums.signals > 0.0 {
+                    sums.of[i].whole_step += (whole - last_whole[i]).abs();
+                }
+                last_whole[i] = whole;
+            }
+            beside.copy_from_slice(&now);
+            for direction in &self.directions {
+                let along: f64 = direction.iter().zip(&now).map(|(part, value)| part * value).sum();
+                beside.iter_mut().zip(direction).for_each(|(beside, part)| *beside -= along * part);
+            }
+            let is_first = sums.signals == 0.0;
+            for i in 0..width {
+                let of = &mut sums.of[i];
+                of.value += now[i];
+                of.square += now[i] * now[i];
+                of.with_next += now[i] * now[(i + 1) % width];
+                of.beside += beside[i] * beside[i];
+                if !is_first {
+                    of.step += (now[i] - last[i]).abs();
+                }
+            }
+            sums.signals += 1.0;
+            sums.steps += f64::from(!is_first);
+            std::mem::swap(&mut last, &mut now);
+        }
+        sums
+    }
+
+    fn traits(&self) -> Traits {
+        let of = |value: &dyn Fn(&Sensor) -> f64| self.sensors.iter().map(value).collect();
+        Traits {
+            level: vec![0.0; self.sensors.len()],
+            // Constants stay what they are.
+            spread: of(&|sensor| if sensor.is_constant() { NOTHING } else { 1.0 }),
+            step: of(&|sensor| sensor.step),
+            next: of(&|sensor| sensor.next),
+            beside: of(&|sensor| sensor.beside),
+        }
+    }
+
+    /// How far signals may be from these.
+    fn limits(&self, signals: f64) -> Option<(Distances, Distances)> {
+        let (mut low, mut high) = self.limits_of(signals)?;
+        if signals > COMPARED_LENGTH {
+            let (others_low, others_high) = self.limits_of((signals / LONGER).max(COMPARED_LENGTH))?;
+            for i in 0..DISTANCES {
+                (low[i], high[i]) = (low[i].min(others_low[i]), high[i].max(others_high[i]));
+            }
+        }
+        Some((low, high))
+    }
+
+    /// The same by the two lengths that are nearest.
+    fn limits_of(&self, signals: f64) -> Option<(Distances, Distances)> {
+        let first = self.lengths.first()?;
+        let (mut low, mut high) = (first.low, first.high);
+        if signals < first.signals as f64 {
+            let wider = 0.5 * (first.signals as f64 / signals.max(1.0)).log2();
+            for i in 0..DISTANCES {
+                let room = if i < ONE_SIDED { high[i] } else { (high[i] - low[i]) / 2.0 };
+                high[i] += wider * room;
+                low[i] -= if i < ONE_SIDED { 0.0 } else { wider * room };
+            }
+            return Some((low, high));
+        }
+        for pair in self.lengths.windows(2) {
+            if signals < pair[0].signals as f64 {
+                break;
+            }
+            let share = (signals / pair[0].signals as f64).log2().min(1.0);
+            for i in 0..DISTANCES {
+                low[i] = pair[0].low[i] * (1.0 - share) + pair[1].low[i] * share;
+                high[i] = pair[0].high[i] * (1.0 - share) + pair[1].high[i] * share;
+            }
+        }
+        Some((low, high))
+    }
+
+    /// How far signals are from these: more than 1 is too far.
+    pub(super) fn distance(&self, sums: &Sums) -> f64 {
+        let distances = Traits::of(sums).distances(&self.traits());
+        let Some((low, high)) = self.limits(sums.signals) else { return 0.0 };
+        self.excesses(&distances, &low, &high).into_iter().fold(0.0, f64::max)
+    }
+
+    fn excesses(&self, distances: &Distances, low: &Distances, high: &Distances) -> Distances {
+        std::array::from_fn(|i| {
+            let (middle, half) = match i < ONE_SIDED {
+                true => (0.0, high[i]),
+                false => ((low[i] + high[i]) / 2.0, (high[i] - low[i]) / 2.0),
+            };
+            (distances[i] - middle).abs() / half.max(1e-6)
+        })
+    }
+
+    /// What has changed, where signals are no longer like these.
+    pub(super) fn found(&self, sums: &Sums) -> Option<Found> {
+        let now = Traits::of(sums);
+        let before = self.traits();
+        let (low, high) = self.limits(sums.signals)?;
+        let excesses = self.excesses(&now.distances(&before), &low, &high);
+        if excesses.iter().all(|excess| *excess <= 1.0) {
+            return None;
+        }
+        Some(self.in_words(sums, &now, &before, &excesses))
+    }
+
+    fn in_words(&self, sums: &Sums, now: &Traits, before: &Traits, excesses: &Distances) -> Found {
+        let count = self.sensors.len();
+        let whole: Vec<(f64, f64)> = sums
+            .of
+            .iter()
+            .map(|of| {
+                let mean = of.whole_value / sums.signals;
+                (mean, (of.whole_square / sums.signals - mean * mean).max(0.0).sqrt())
+            })
+            .collect();
+        let moved: Vec<f64> = (0..count).map(|i| whole[i].0).collect();
+        let spread: Vec<f64> = (0..count).map(|i| whole[i].1.max(NOTHING).ln()).collect();
+        // What values are multiplied by: where they are far from zero the level tells, else the spread.
+        let factor = |i: usize| {
+            let Sensor { level, scale, .. } = &self.sensors[i];
+            let (by_level, by_spread) = (1.0 + moved[i] * scale / level, whole[i].1);
+            let tells = level.abs() > 2.0 * scale;
+            if tells { by_level } else { by_spread.max(NOTHING) }
+        };
+        let factors: Vec<f64> = (0..count).map(factor).collect();
+        let change_of =
+            |i: usize| moved[i].abs().max(spread[i].abs()).max((now.step[i] / before.step[i]).ln().abs());
+        let mut changes: Vec<f64> = (0..count).map(change_of).collect();
+        let usual = median(&mut changes.clone());
+        let mut order: Vec<usize> = (0..count).collect();
+        order.sort_by(|a, b| changes[*b].total_cmp(&changes[*a]).then(a.cmp(b)));
+        let few = order
+            .iter()
+            .take_while(|i| changes[**i] > 2.0 * usual + 0.3)
+            .take(MOST_NAMED)
+            .copied()
+            .collect::<Vec<_>>();
+        let stand_out = !few.is_empty()
+            && changes.iter().filter(|change| **change > 2.0 * usual + 0.3).count() * 4 <= count
+            && changes[few[0]] > 0.5;
+        changes.clear();
+        let chosen: Vec<usize> = if stand_out { few.clone() } else { (0..count).collect() };
+        let named = || -> Vec<usize> {
+            let all: Vec<usize> = watched(self.all_sensors, count).collect();
+            if stand_out { few.iter().map(|i| all[*i]).collect() } else { Vec::new() }
+        };
+        let found = |change: Change, size: f64| Found { change, sensors: named(), size };
+        let of_chosen = |values: &[f64]| median(&mut chosen.iter().map(|i| values[*i]).collect::<Vec<_>>());
+        // The same factor everywhere, for levels and for spreads.
+        let middle = of_chosen(&factors);
+        let alike = chosen.iter().filter(|i| (factors[**i] / middle - 1.0).abs() < 0.25).count();
+        let spread_factor = of_chosen(&spread).exp();
+        let far = middle > 0.0 && middle.ln().abs() > 0.25;
+        let steps: Vec<f64> = (0..count).map(|i| (now.step[i] / before.step[i]).ln()).collect();
+        // An offset changes levels, too, but not how far values go from one signal to the next.
+        let whole_steps: Vec<f64> = (0..count)
+            .map(|i| {
+                let step = sums.of[i].whole_step / sums.steps.max(1.0) + NOTHING;
+                (step / before.step[i]).ln()
+            })
+            .collect();
+        let step_factor = of_chosen(&whole_steps);
+        let levels_tell = || {
+            let tells = |sensor: &Sensor| sensor.level.abs() > 2.0 * sensor.scale;
+            chosen.iter().filter(|i| tells(&self.sensors[**i])).count() * 2 > chosen.len()
+        };
+        let steps_agree = (step_factor - middle.ln()).abs() < step_factor.abs();
+        if far && alike * 3 >= chosen.len() * 2 && steps_agree && levels_tell() {
+            return found(Change::Scaled, middle);
+        }
+        if let Some(reordered) = self.reordered(&moved) {
+            return found(Change::Reordered, reordered);
+        }
+        let rough = excesses[ROUGHNESS].max(excesses[STEP]);
+        let level = excesses[LEVEL].max(excesses[LEVEL_OF_ONE]).max(excesses[LEVELS_APART]);
+        let together = [TOGETHER, TOGETHER_APART, BESIDE, BESIDE_OF_SPREAD].map(|i| excesses[i]);
+        let together = together.into_iter().fold(0.0, f64::max);
+        let varied = excesses[SPREAD].max(excesses[SPREADS_APART]);
+        let roughness = of_chosen(&steps) - of_chosen(&spread);
+        if rough > 1.0 && roughness.abs() > 0.2 && level <= 1.5 {
+            return found(Change::Noisier, of_chosen(&steps).exp());
+        }
+        if level > 1.0 && level >= varied.min(together) {
+            return found(Change::Moved, of_chosen(&moved));
+        }
+        if varied > 1.0 || (excesses[STEP].max(excesses[STEP_OF_ONE]).max(excesses[STEPS_APART]) > together) {
+            return found(Change::Varied, spread_factor);
+        }
+        found(Change::Apart, together)
+    }
+
+    /// Whether sensors' levels are those of others: by how many places they are shifted, or 0 where it is any order.
+    fn reordered(&self, moved: &[f64]) -> Option<f64> {
+        let count = self.sensors.len();
+        let level = |i: usize| self.sensors[i].level + moved[i] * self.sensors[i].scale;
+        let cost = |to: &dyn Fn(usize) -> usize| {
+            mean((0..count).map(|i| {
+                let other = &self.sensors[to(i)];
+                ((level(i) - other.level).abs() / other.scale).min(FARTHEST)
+            }))
+        };
+        let as_it_is = cost(&|i| i);
+        if as_it_is < 0.3 || count < 2 {
+            return None;
+        }
+        let mut best: Option<(f64, f64)> = None;
+        for shift in (1..=MOST_SHIFT.min(count - 1)).flat_map(|shift| [shift as i64, -(shift as i64)]) {
+            let found = cost(&|i| (i as i64 - shift).rem_euclid(count as i64) as usize);
+            if best.is_none_or(|(least, _)| found < least) {
+                best = Some((found, shift as f64));
+            }
+        }
+        if let Some((_, shift)) = best.filter(|(found, _)| *found < 0.5 * as_it_is) {
+            return Some(shift);
+        }
+        let sorted = |of: &dyn Fn(usize) -> f64| {
+            let mut order: Vec<usize> = (0..count).collect();
+            order.sort_by(|a, b| of(*a).total_cmp(&of(*b)).then(a.cmp(b)));
+            order
+        };
+        let (now, before) = (sorted(&level), sorted(&|i| self.sensors[i].level));
+        let mut place = vec![0; count];
+        now.iter().zip(&before).for_each(|(now, before)| place[*now] = *before);
+        (cost(&|i| place[i]) < 0.4 * as_it_is).then_some(0.0)
+    }
+}
+
+/// Sensors that are named at most, and places that sensors are tried to be shifted by.
+const MOST_NAMED: usize = 3;
+const MOST_SHIFT: usize = 3;
+
+impl Length {
+    /// The lows, then the highs, that are kept.
+    fn limit(&self, i: usize) -> Option<f64> {
+        if i < DISTANCES { (i >= ONE_SIDED).then(|| self.low[i]) } else { Some(self.high[i - DISTANCES]) }
+    }
+}
+
+/// Sensors that are looked at, evenly spread over all.
+fn watched(all: usize, watched: usize) -> impl Iterator<Item = usize> {
+    (0..watched).map(move |i| (i as u128 * all as u128 / watched as u128) as usize)
+}
+
+fn watched_rows(
+    cells: &Cells,
+    groups: &[Group],
+    all: usize,
+    watched: &[usize],
+    signals: std::ops::Range<usize>,
+) -> Vec<f64> {
+    let mut numeric = Numeric::new(std::slice::from_ref(cells), groups, all);
+    let (mut rows, mut row) = (Vec::with_capacity(signals.len() * watched.len()), Vec::new());
+    for signal in signals {
+        row.clear();
+        numeric.extend(cells, signal..signal + 1, &mut row);
+        rows.extend(watched.iter().map(|sensor| row[*sensor]));
+    }
+    rows
+}
+
+/// Where most values are, and how far they spread, whatever a few of them are.
+fn level_and_scale(values: &mut [f64]) -> (f64, f64) {
+    let count = values.len();
+    let mut at = |share: f64| {
+        let place = ((count as f64 * share) as usize).min(count - 1);
+        *values.select_nth_unstable_by(place, f64::total_cmp).1
+    };
+    let (low, middle, high) = (at(0.05), at(0.5), at(0.95));
+    let mut scale = (high - low) / 3.29;
+    if scale <= 0.0 {
+        scale = mean(values.iter().map(|value| (value - middle).abs()));
+    }
+    let least = (middle.abs() * 1e-3).max(LEAST_SCALE);
+    if scale <= least * 1e-3 {
+        return (middle, least);
+    }
+    // Until what is cut off is told by the deviation of the rest.
+    let (mut level, signals) = (middle, count as f64);
+    for _ in 0..MOST_SCALINGS {
+        let (mut sum, mut squares) = (0.0, 0.0);
+        for value in values.iter() {
+            let value = scaled(*value, (level, scale), FARTHEST);
+            sum += value;
+            squares += value * value;
+        }
+        let mean = sum / signals;
+        let spread = (squares / signals - mean * mean).max(0.0).sqrt();
+        level += mean * scale;
+        scale = (spread * scale).max(least * 1e-3);
+        if (spread - 1.0).abs() < NOTHING / 4.0 && mean.abs() < NOTHING / 4.0 {
+            break;
+        }
+    }
+    (level, scale)
+}
+
+/// Rounds until a scale is found.
+const MOST_SCALINGS: usize = 24;
+/// Scales below this are none.
+const LEAST_SCALE: f64 = 1e-12;
+
+fn scaled(value: f64, (level, scale): (f64, f64), most: f64) -> f64 {
+    ((value - level) / scale).clamp(-most, most)
+}
+
+/// The directions in which signals vary most, by repeated multiplication.
+fn directions(runs: &[Vec<f64>], width: usize, signals: usize) -> Vec<Vec<f64>> {
+    const ENOUGH: usize = 4096;
+    let stride = signals.div_ceil(ENOUGH).max(1);
+    let rows: Vec<&[f64]> = runs.iter().flat_map(|run| run.chunks_exact(width)).step_by(stride).collect();
+    let mut found: Vec<Vec<f64>> = Vec::new();
+    for number in 0..MOST_DIRECTIONS.min(width / 2) {
+        // Any that is not orthogonal to what is sought will do.
+        let mut direction: Vec<f64> =
+            (0..width).map(|i| 1.0 + ((i * (7 + 4 * number) + 3 * number) % 11) as f64 / 11.0).collect();
+        normalise(&mut direction);
+        for _ in 0..DIRECTION_ROUNDS {
+            let mut next = vec![0.0; width];
+            for row in &rows {
+                let along: f64 = row.iter().zip(&direction).map(|(value, part)| value * part).sum();
+                next.iter_mut().zip(*row).for_each(|(next, value)| *next += along * value);
+            }
+            for other in &found {
+                let along: f64 = next.iter().zip(other).map(|(next, part)| next * part).sum();
+                next.iter_mut().zip(other).for_each(|(next, part)| *next -= along * part);
+            }
+            normalise(&mut next);
+            direction = next;
+        }
+        found.push(direction);
+    }
+    found
+}
+
+fn normalise(direction: &mut [f64]) {
+    let length = direction.iter().map(|part| part * part).sum::<f64>().sqrt();
+    if length > 0.0 {
+        direction.iter_mut().for_each(|part| *part /= length);
+    }
+}
+
+/// How far runs of several lengths are from the signals that are not in them.
+fn lengths(chunks: &[Vec<Sums>], all: &Sums, run: usize) -> Vec<Length> {
+    let total: usize = chunks.iter().map(Vec::len).sum();
+    let mut lengths: Vec<Length> = Vec::new();
+    let mut count = 1;
+    while count * 4 <= total && lengths.len() < MOST_LENGTHS {
+        let stride = (count / 2).max(total / MOST_RUNS).max(1);
+        let mut distances: Vec<Distances> = Vec::new();
+        for chunks in chunks {
+            for first in (0..(chunks.len() + 1).saturating_sub(count)).step_by(stride) {
+                let mut part = Sums::default();
+                chunks[first..first + count].iter().for_each(|chunk| part.merge(chunk));
+                let rest = Traits::of(&all.without(&part));
+                distances.push(Traits::of(&part).distances(&rest));
+            }
+        }
+        if distances.len() < FEWEST_RUNS {
+            break;
+        }
+        // Runs that overlap are not as many.
+        let different = (total / count).min(distances.len());
+        let factor = (UNLIKELY / largest_of(different as f64)).max(LEAST_FACTOR);
+        let mut length =
+            Length { signals: count * run, low: [f64::MIN; DISTANCES], high: [f64::MAX; DISTANCES] };
+        for i in 0..DISTANCES {
+            let mut all: Vec<f64> = distances.iter().map(|distances| distances[i]).collect();
+            let middle = median(&mut all);
+            let (low, high) = all
+                .iter()
+                .fold((middle, middle), |(low, high), distance| (low.min(*distance), high.max(*distance)));
+            length.high[i] = middle + factor * (high - middle) + ROOM;
+            if i >= ONE_SIDED {
+                length.low[i] = middle - factor * (middle - low) - ROOM;
+            }
+        }
+        lengths.push(length);
+        count *= 2;
+    }
+    lengths
+}
+
+/// How many standard deviations the largest of so many is from the mean, about.
+fn largest_of(count: f64) -> f64 {
+    let count = count.max(2.0);
+    let root = (2.0 * count.ln()).sqrt();
+    (root - (count.ln().ln() + (4.0 * std::f64::consts::PI).ln() - 2.0 * 0.577) / (2.0 * root)).max(0.6)
+}
+
+/// Steps of scales and of levels.
+const OCTAVE: f64 = 16.0;
+const STEPS_OF_SCALE: f64 = 32.0;
+const MOST_STEPS: f64 = (1_u64 << 52) as f64;
+
+fn scale_of(exponent: i64) -> f64 {
+    // Levels and scales are below the largest values that take part.
+    (exponent.clamp(-16 * 900, 16 * 450) as f64 / OCTAVE).exp2()
+}
+
+fn log_byte(value: f64) -> i8 {
+    (value.log2() * OCTAVE).round().clamp(-127.0, 127.0) as i8
+}
+
+fn of_log_byte(byte: i8) -> f64 {
+    (f64::from(byte) / OCTAVE).exp2()
+}
+
+/// Limits within a sixteenth, away from what is within them.
+fn limit_byte(limit: f64, is_high: bool) -> i64 {
+    let steps = (limit / LIMIT_UNIT).asinh() * LIMIT_STEPS;
+    let steps = if is_high { steps.ceil() } else { steps.floor() };
+    steps.clamp(-1000.0, 1000.0) as i64
+}
+
+fn of_limit_byte(steps: i64) -> f64 {
+    (steps.clamp(-1000, 1000) as f64 / LIMIT_STEPS).sinh() * LIMIT_UNIT
+}
+
+const LIMIT_UNIT: f64 = 0.1;
+const LIMIT_STEPS: f64 = 16.0;
+
+fn write_signed(bytes: &mut Vec<u8>, value: i64) {
+    write_varint(bytes, ((value << 1) ^ (value >> 63)) as u64);
+}
+
+fn read_signed(reader: &mut Reader<'_>) -> Result<i64> {
+    let value = reader.varint()?;
+    Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+}
+
+impl From<Portrait> for String {
+    fn from(portrait: Portrait) -> Self {
+        portrait.bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl TryFrom<String> for Portrait {
+    type Error = ArchiveError;
+
+    fn try_from(text: String) -> Result<Self> {
+        let digit = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
+        let bytes: Option<Vec<u8>> = text
+            .as_bytes()
+            .chunks(2)
+            .map(|pair| match pair {
+                [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+                _ => None,
+            })
+            .collect();
+        Self::read(&bytes.ok_or_else(|| ArchiveError::corrupt("a portrait is not hexadecimal"))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WIDTH: usize = 5;
+
+    fn rows(from: usize, count: usize, value: impl Fn(usize, usize) -> f64) -> Vec<f64> {
+        (from..from + count)
+            .flat_map(|row| (0..WIDTH).map(move |sensor| (row, sensor)))
+            .map(|(r, s)| value(r, s))
+            .collect()
+    }
+
+    fn wave(row: usize, sensor: usize) -> f64 {
+        let wave = std::f64::consts::TAU * (row as f64 / 96.0 + 0.05 * sensor as f64);
+        let jitter = ((row * 7919 + sensor * 104_729) % 1009) as f64 / 1009.0;
+        [10.0, 50.0, 30.0, 90.0, 70.0][sensor] + 8.0 * wave.sin() + jitter
+    }
+
+    fn portrait() -> Portrait {
+        Portrait::of_rows(&[rows(0, 1200, wave)], WIDTH, WIDTH).expect("there are enough rows")
+    }
+
+    #[test]
+    fn signals_that_go_on_are_alike() {
+        let portrait = portrait();
+        for (from, count) in [(1200, 12), (1210, 40), (1300, 96), (1250, 300)] {
+            assert_eq!(portrait.found(&portrait.sums(&rows(from, count, wave))), None, "{from}, {count}");
+        }
+    }
+
+    #[test]
+    fn changes_are_named_with_their_size() {
+        let portrait = portrait();
+        let change = |value: &dyn Fn(usize, usize) -> f64| {
+            portrait.found(&portrait.sums(&rows(1200, 96, value))).expect("a change")
+        };
+        let doubled = change(&|row, sensor| 2.0 * wave(row, sensor));
+        assert_eq!((doubled.change, doubled.sensors.len()), (Change::Scaled, 0));
+        assert!((doubled.size - 2.0).abs() < 0.05, "{doubled:?}");
+        let one = change(&|row, sensor| wave(row, sensor) * if sensor == 3 { 2.0 } else { 1.0 });
+        assert_eq!((one.change, one.sensors.as_slice()), (Change::Scaled, &[3][..]), "{one:?}");
+        let shifted = change(&|row, sensor| wave(row, (sensor + WIDTH - 1) % WIDTH));
+        assert_eq!((shifted.change, shifted.size), (Change::Reordered, 1.0));
+        let permuted = change(&|row, sensor| wave(row, [2, 4, 1, 0, 3][sensor]));
+        assert_eq!((permuted.change, permuted.size), (Change::Reordered, 0.0));
+        let moved = change(&|row, sensor| wave(row, sensor) + 20.0);
+        assert_eq!(moved.change, Change::Moved);
+        assert!(moved.size > 2.0, "{moved:?}");
+        let mixed = change(&|row, sensor| wave(1200 + row * 37 % 96, sensor));
+        assert_eq!(mixed.change, Change::Noisier);
+    }
+
+    #[test]
+    fn what_is_stored_is_what_was_compared_and_damage_is_no_panic() {
+        let portrait = portrait();
+        assert!(portrait.bytes.len() < 250, "{}", portrait.bytes.len());
+        let text = String::from(portrait.clone());
+        assert_eq!(Portrait::try_from(text.clone()).expect("it was written"), portrait);
+        for length in 0..text.len() {
+            assert!(Portrait::try_from(text[..length].to_string()).is_err(), "{length}");
+        }
+        for place in 0..portrait.bytes.len() {
+            let mut damaged = portrait.bytes.clone();
+            damaged[place] ^= 0xA5;
+            if let Ok(damaged) = Portrait::read(&damaged) {
+                let width = damaged.sensors.len();
+                let _ = damaged.found(&damaged.sums(&vec![3.0; width * 64]));
+            }
+        }
+    }
+
+    #[test]
+    fn constant_and_huge_values_are_no_panic() {
+        for value in [0.0, 5.0, -1e119, 1e-300] {
+            let portrait = Portrait::of_rows(&[rows(0, 200, |_, _| value)], WIDTH, WIDTH);
+            let portrait = portrait.expect("there are enough rows");
+            assert_eq!(portrait.found(&portrait.sums(&rows(0, 64, |_, _| value))), None, "{value}");
+            assert!(portrait.found(&portrait.sums(&rows(0, 64, |_, _| 1e100))).is_some(), "{value}");
+        }
+    }
+}
