@@ -42,6 +42,9 @@ const GLANCED_ATOM_RUNGS: [usize; 7] = [0, 1, 2, 4, 16, 64, 256];
 /// What every search measures before it climbs: a few atoms, or none, may do better than many, and what is between them
 /// worse than both.
 const SWEPT_ATOMS: [usize; 7] = [0, 1, 2, 4, 16, 64, 256];
+/// The penalty that as many atoms or more are measured with, too.
+const LAMBDA_OF_MANY: f64 = 0.05;
+const MANY: usize = 16;
 /// Distinct signals that an atom needs to be learned from.
 const SIGNALS_PER_ATOM: usize = 3;
 /// Signals that an atom should serve to be worth its bytes, at first sight.
@@ -154,11 +157,25 @@ impl<'a> Candidates<'a> {
         Measured { bytes: measured.bytes - shared, ..measured }
     }
 
-    /// The rungs of atoms that are measured before any other.
-    pub fn swept(&self, family: Family) -> Vec<usize> {
-        let most = self.ladders(family)[ATOMS].rungs;
-        let is_swept = |rung: &usize| self.atoms.len() == 1 || SWEPT_ATOMS.contains(&self.atoms[*rung]);
-        (0..most).filter(is_swept).collect()
+    /// What is measured before any other choice: none, few and many atoms. Many do best with another penalty than few.
+    pub fn swept(&self, family: Family, ladders: &[Ladder]) -> Vec<Vec<usize>> {
+        let first: Vec<usize> = ladders.iter().map(|ladder| ladder.start).collect();
+        let lower = self.lambdas.iter().position(|lambda| *lambda == Lambda::Share(LAMBDA_OF_MANY));
+        let mut swept = Vec::new();
+        for rung in 0..ladders[ATOMS].rungs {
+            let atoms = self.atoms[rung];
+            if self.atoms.len() > 1 && !SWEPT_ATOMS.contains(&atoms) {
+                continue;
+            }
+            let mut rungs = first.clone();
+            rungs[ATOMS] = rung;
+            swept.push(rungs.clone());
+            if let Some(lower) = lower.filter(|_| atoms >= MANY && matches!(family, Family::Bounded(_))) {
+                rungs[LAMBDA] = lower;
+                swept.push(rungs);
+            }
+        }
+        swept
     }
 
     /// How many atoms are asked for.

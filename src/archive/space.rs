@@ -72,13 +72,7 @@ impl Space {
 
     /// Measures none, few and many atoms: the best first. Where `scales` is set, the other scales of sensors, too.
     pub fn sweep(&mut self, candidates: &Candidates<'_>, goal: Goal, scales: bool) -> Result<Vec<Found>> {
-        let first: Vec<usize> = self.search.ladders().iter().map(|ladder| ladder.start).collect();
-        let with_atoms = |rung: usize| {
-            let mut rungs = first.clone();
-            rungs[ATOMS] = rung;
-            rungs
-        };
-        let swept: Vec<_> = candidates.swept(self.family).into_iter().map(with_atoms).collect();
+        let swept = candidates.swept(self.family, self.search.ladders());
         let hint = candidates.first_knob(self.family, goal);
         let (search, mut measuring) = self.measuring(candidates);
         let mut swept = search.sweep(goal, &swept, hint, &mut measuring)?;
