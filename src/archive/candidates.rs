@@ -42,9 +42,11 @@ const GLANCED_ATOM_RUNGS: [usize; 7] = [0, 1, 2, 4, 16, 64, 256];
 /// What every search measures before it climbs: a few atoms, or none, may do better than many, and what is between them
 /// worse than both.
 const SWEPT_ATOMS: [usize; 7] = [0, 1, 2, 4, 16, 64, 256];
-/// The penalty that as many atoms or more are measured with, too.
+/// A low penalty, which as many atoms or more are measured with, too.
 const LAMBDA_OF_MANY: f64 = 0.05;
 const MANY: usize = 16;
+/// Codes with as low a penalty or a lower one want atoms that were learned with a low one.
+const LOW_LAMBDA: f64 = 0.1;
 /// Distinct signals that an atom needs to be learned from.
 const SIGNALS_PER_ATOM: usize = 3;
 /// Signals that an atom should serve to be worth its bytes, at first sight.
@@ -78,8 +80,8 @@ const DIGITS: usize = 3;
 
 /// From what is learned, and how well.
 pub(super) type Depth = (Part, Effort);
-/// Rungs of atoms and width, scales, and how well it was learned.
-type LearnedKey = (usize, usize, Vec<u64>, Depth);
+/// Rungs of atoms and width, scales, how well it was learned, and whether with a low penalty.
+type LearnedKey = (usize, usize, Vec<u64>, Depth, bool);
 /// Whoever comes first learns; others wait.
 type LearnedSlot = Arc<Mutex<Option<Option<Arc<Learned>>>>>;
 
@@ -157,25 +159,24 @@ impl<'a> Candidates<'a> {
         Measured { bytes: measured.bytes - shared, ..measured }
     }
 
-    /// What is measured before any other choice: none, few and many atoms. Many do best with another penalty than few.
-    pub fn swept(&self, family: Family, ladders: &[Ladder]) -> Vec<Vec<usize>> {
+    /// What is measured before any other choice: none, few and many atoms.
+    pub fn swept(&self, ladders: &[Ladder]) -> Vec<Vec<usize>> {
         let first: Vec<usize> = ladders.iter().map(|ladder| ladder.start).collect();
-        let lower = self.lambdas.iter().position(|lambda| *lambda == Lambda::Share(LAMBDA_OF_MANY));
-        let mut swept = Vec::new();
-        for rung in 0..ladders[ATOMS].rungs {
-            let atoms = self.atoms[rung];
-            if self.atoms.len() > 1 && !SWEPT_ATOMS.contains(&atoms) {
-                continue;
-            }
+        let is_swept = |rung: &usize| self.atoms.len() == 1 || SWEPT_ATOMS.contains(&self.atoms[*rung]);
+        let with_atoms = |rung: usize| {
             let mut rungs = first.clone();
             rungs[ATOMS] = rung;
-            swept.push(rungs.clone());
-            if let Some(lower) = lower.filter(|_| atoms >= MANY && matches!(family, Family::Bounded(_))) {
-                rungs[LAMBDA] = lower;
-                swept.push(rungs);
-            }
-        }
-        swept
+            rungs
+        };
+        (0..ladders[ATOMS].rungs).filter(is_swept).map(with_atoms).collect()
+    }
+
+    /// The same many atoms learned and used with a low penalty.
+    pub fn with_low_penalty(&self, rungs: &[usize]) -> Option<Vec<usize>> {
+        let low = self.lambdas.iter().position(|lambda| *lambda == Lambda::Share(LAMBDA_OF_MANY))?;
+        let mut other = rungs.to_vec();
+        other[LAMBDA] = low;
+        (self.atoms(rungs) >= MANY).then_some(other)
     }
 
     /// How many atoms are asked for.
@@ -326,7 +327,8 @@ impl<'a> Candidates<'a> {
     /// A dictionary that was learned before, or is now; `None` where there is nothing to learn.
     fn learned(&self, rungs: &[usize], scales: Vec<f64>, depth: Depth) -> Result<Option<Arc<Learned>>> {
         let bits = scales.iter().map(|scale| scale.to_bits()).collect();
-        let key = (rungs[ATOMS], rungs[WIDTH], bits, depth);
+        let is_low = matches!(self.lambdas[rungs[LAMBDA]], Lambda::Share(share) if share <= LOW_LAMBDA);
+        let key = (rungs[ATOMS], rungs[WIDTH], bits, depth, is_low);
         let slot = {
             let mut slots = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
             slots.entry(key).or_default().clone()
@@ -336,7 +338,9 @@ impl<'a> Candidates<'a> {
             return Ok(known.clone());
         }
         let (atoms, width) = (self.atoms[rungs[ATOMS]], self.widths[rungs[WIDTH]]);
-        let learned = self.material.learn(atoms, width, scales, depth, self.settings, self.observer)?;
+        let lambda = if is_low { LAMBDA_OF_MANY } else { LEARNED_LAMBDA };
+        let learned =
+            self.material.learn(atoms, width, scales, (depth, lambda), self.settings, self.observer)?;
         Ok(slot.insert(learned.map(Arc::new)).clone())
     }
 

@@ -66,7 +66,7 @@ impl LearnSettings {
     }
 }
 
-/// The penalty that atoms are learned with, as a share of the mean `k(y, y)`: codes may use another.
+/// The penalty that atoms are mostly learned with, as a share of the mean `k(y, y)`: codes may use another.
 pub(super) const LEARNED_LAMBDA: f64 = 0.2;
 /// Rounds of learning, and signals, that are enough to tell parameters apart.
 const ROUGH_ROUNDS: usize = 8;
@@ -314,7 +314,7 @@ impl Material {
         atoms: usize,
         width: Width,
         scales: Vec<f64>,
-        (part, effort): (Part, Effort),
+        ((part, effort), lambda): ((Part, Effort), f64),
         settings: &LearnSettings,
         observer: &dyn Observer,
     ) -> Result<Option<Learned>> {
@@ -344,7 +344,7 @@ impl Material {
             kernel = options.kernel(&signals)?;
         }
         let own_similarity = options.lambda(kernel.as_ref(), &signals) / LearnerOptions::DEFAULT_LAMBDA;
-        let lambda = settings.lambda.unwrap_or(LEARNED_LAMBDA * own_similarity);
+        let lambda = settings.lambda.unwrap_or(lambda * own_similarity);
         match learners::learn(&sample, &options.with_lambda(lambda)?, observer) {
             Ok(Some(dictionary)) => Ok(Some(Learned { dictionary, sample, scales, own_similarity })),
             Ok(None) | Err(MathError::Empty) => Ok(None),

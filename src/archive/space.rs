@@ -14,6 +14,8 @@ const HOPEFUL: f64 = 1.25;
 const SOME_ATOMS: usize = 4;
 /// and with fewer.
 const HOPEFUL_FEW: f64 = 1.08;
+/// Choices that cost more than so many times the best are not looked at with another penalty or other scales.
+const NOT_FAR: f64 = 1.5;
 /// A single atom is climbed from where it is this close to the best.
 const CLOSE: f64 = 1.02;
 /// Bytes of a dictionary are about proportional to its atoms.
@@ -70,19 +72,27 @@ impl Space {
         self.climb(candidates, goal, Some(&Found { rungs, knob, excess: 1.0, cost: f64::INFINITY }), 0..0)
     }
 
-    /// Measures none, few and many atoms: the best first. Where `scales` is set, the other scales of sensors, too.
-    pub fn sweep(&mut self, candidates: &Candidates<'_>, goal: Goal, scales: bool) -> Result<Vec<Found>> {
-        let swept = candidates.swept(self.family, self.search.ladders());
+    /// Measures none, few and many atoms: the best first. Where `further` is set, of many atoms those with a low penalty,
+    /// and of the best the other scales of sensors, too.
+    fn sweep(&mut self, candidates: &Candidates<'_>, goal: Goal, further: bool) -> Result<Vec<Found>> {
+        let choices = candidates.swept(self.search.ladders());
         let hint = candidates.first_knob(self.family, goal);
         let (search, mut measuring) = self.measuring(candidates);
-        let mut swept = search.sweep(goal, &swept, hint, &mut measuring)?;
+        let mut swept = search.sweep(goal, &choices, hint, &mut measuring)?;
+        if !further {
+            return Ok(swept);
+        }
+        let most = swept.first().map_or(f64::INFINITY, |best| NOT_FAR * best.cost);
+        let near = swept.iter().filter(|found| found.cost <= most);
+        let low: Vec<_> = near.filter_map(|found| candidates.with_low_penalty(&found.rungs)).collect();
+        swept.extend(search.sweep(goal, &low, hint, &mut measuring)?);
+        swept.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         let best = swept.iter().find(|found| candidates.atoms(&found.rungs) >= SOME_ATOMS);
-        if let Some(best) = best.filter(|_| scales) {
-            let mut other = best.clone();
-            other.rungs[SCALE] = 1 - other.rungs[SCALE];
-            let found = search.best(goal, Some(&other), hint, 0..0, &mut measuring)?;
-            let place = swept.partition_point(|other| !found.is_better_than(other));
-            swept.insert(place, found);
+        if let Some(best) = best.filter(|best| best.cost <= most) {
+            let mut other = best.rungs.clone();
+            other[SCALE] = 1 - other[SCALE];
+            swept.extend(search.sweep(goal, &[other], hint, &mut measuring)?);
+            swept.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         }
         Ok(swept)
     }
