@@ -1,6 +1,6 @@
 """Makes docs/results.md: the tables and figures of paper 1, on real tables and on generated data.
 
-    python3 benches/results.py target/release/sparrow ../shared/data > docs/results.md
+    python3 benches/results.py target/release/sparrow FOLDER > docs/results.md
 
 Everything comes out of the command given; a second run gives the same figures, times aside. Takes about
 eighteen minutes on two cores. With `quick` as a third argument it makes a small part of everything, to see that it runs.
@@ -336,7 +336,7 @@ def example_1():
 
 print("# Results: the tables and figures of paper 1\n")
 print("Made by one command; a second run gives the same figures, times aside:\n")
-print("```\npython3 benches/results.py target/release/sparrow ../shared/data > docs/results.md\n```\n")
+print("```\npython3 benches/results.py target/release/sparrow FOLDER > docs/results.md\n```\n")
 table_1()
 table_2()
 figure_10()
