@@ -14,7 +14,7 @@ use super::learn::{LEARNED_LAMBDA, Lambda, LearnSettings, Learned, Material, Par
 use super::quantiser::Bound;
 use super::sampled::Look;
 use super::trial::{Effort, Outcome, Trials};
-use crate::math::search::{Goal, Ladder, Measured};
+use crate::math::search::{Goal, Ladder, Measured, SWEPT_ATOMS};
 use crate::math::{MathError, Observer, Progress};
 
 /// A way to reach a goal.
@@ -39,9 +39,6 @@ pub(super) const LADDERS: usize = 5;
 const ATOM_RUNGS: [usize; 19] = [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512];
 /// Far apart at a glance: beside the signals of a large table atoms cost little, and it is enough to tell few from many.
 const GLANCED_ATOM_RUNGS: [usize; 7] = [0, 1, 2, 4, 16, 64, 256];
-/// What every search measures before it climbs: a few atoms, or none, may do better than many, and what is between them
-/// worse than both.
-const SWEPT_ATOMS: [usize; 7] = [0, 1, 2, 4, 16, 64, 256];
 /// A low penalty, which as many atoms or more are measured with, too.
 const LAMBDA_OF_MANY: f64 = 0.05;
 const MANY: usize = 16;

@@ -79,6 +79,10 @@ impl Goal {
     }
 }
 
+/// Numbers of atoms that every search measures before it climbs: a few atoms, or none, may do better than many, and what
+/// is between them worse than both.
+pub const SWEPT_ATOMS: [usize; 7] = [0, 1, 2, 4, 16, 64, 256];
+
 /// One parameter: how many values it may take, in an order in which neighbours are alike, and the first tried.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ladder {

@@ -10,7 +10,7 @@ use super::options::Widths;
 use super::{LearnerOptions, Observer, Storage, Target, Task, by_name};
 use crate::math::coders::Fksc;
 use crate::math::dictionary::{Choice, Selection};
-use crate::math::search::{Goal, Ladder, Measured, Search, tune};
+use crate::math::search::{Goal, Ladder, Measured, SWEPT_ATOMS, Search, tune};
 use crate::math::{
     Coder, CoderOptions, Codes, Dictionary, ExitReason, MathError, PreparedDictionary, Result, Sample,
     SignalReport, Signals, decoders,
@@ -18,7 +18,6 @@ use crate::math::{
 
 const HELD_OUT: usize = 4;
 const ATOM_RUNGS: [usize; 17] = [1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512];
-const FIRST_ATOMS: usize = 32;
 /// Penalties as shares of the mean `k(y, y)`: from this on, each half of the one before.
 const LARGEST_LAMBDA: f64 = 0.8;
 const POSITIONS: usize = 14;
@@ -70,9 +69,11 @@ pub(super) fn learn_for(
         None => ATOM_RUNGS.into_iter().filter(|atoms| *atoms <= learned.len().max(1)).collect(),
     };
     let widths = options.widths(&learned)?;
-    let start = |rungs: &[usize]| rungs.iter().rposition(|atoms| *atoms <= FIRST_ATOMS).unwrap_or(0);
+    let is_swept = |rung: &usize| atoms.len() == 1 || SWEPT_ATOMS.contains(&atoms[*rung]);
+    let swept: Vec<Vec<usize>> =
+        (0..atoms.len()).filter(is_swept).map(|rung| vec![rung, widths.first()]).collect();
     let ladders = vec![
-        Ladder { rungs: atoms.len(), start: start(&atoms), stride: 2 },
+        Ladder { rungs: atoms.len(), start: 0, stride: 1 },
         Ladder { rungs: widths.len(), start: widths.first(), stride: 1 },
     ];
     let positions = if options.is_lambda_set() { 1 } else { POSITIONS };
@@ -105,10 +106,9 @@ pub(super) fn learn_for(
         tried: Vec::new(),
     };
     let mut search = Search::new(ladders, positions);
-    let found =
-        search.best(goal, None, FIRST_POSITION, ATOMS..WIDTH + 1, &mut |rungs: &[usize], knob: f64| {
-            Ok(chooser.measure(rungs, knob, true)?.1)
-        })?;
+    let mut measure = |rungs: &[usize], knob: f64| Ok::<_, MathError>(chooser.measure(rungs, knob, true)?.1);
+    let swept = search.sweep(goal, &swept, FIRST_POSITION, &mut measure)?;
+    let found = search.best(goal, swept.first(), FIRST_POSITION, ATOMS..WIDTH + 1, &mut measure)?;
     let mut best: Option<(PreparedDictionary, Measured)> = None;
     tune(goal, found.knob, (positions - 1) as f64, &mut |knob| {
         let (dictionary, measured) = chooser.measure(&found.rungs, knob, false)?;
