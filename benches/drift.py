@@ -5,7 +5,7 @@
 
 Of every table some blocks of consecutive rows are held out (with --later: the last 35 %), an archive is made of the
 rest, and parts of the blocks, of 1 to 10 % of the table, are appended: as they are, and changed. Prints in Markdown how
-many of 100 were told, by table and change. `noise` has every sensor's mean and deviation, `double` twice the values,
+many of 100 were told, by table and change, and of all tables by the signals of parts. `noise` has every sensor's mean and deviation, `double` twice the values,
 `shift` every sensor in the next one's place, `permute` sensors in any order, `offset` three standard deviations of every
 sensor added, `one` a single sensor doubled. Parts that a change leaves as they are do not count. Needs numpy and pyarrow.
 The folder holds tables with a column `v`, of which the first 8, 12 and 24 sensors and all are taken; tables of tables.py
@@ -26,6 +26,8 @@ from tables import made
 
 CHANGES = ["none", "noise", "double", "shift", "permute", "offset", "one"]
 SHARES = [0.01, 0.02, 0.05, 0.1]
+# Parts by their signals.
+SIZES = {"fewer than 16": (0, 16), "16 to 63": (16, 64), "64 and more": (64, 10**9)}
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("sparrow")
 parser.add_argument("data", type=Path, nargs="?")
@@ -113,9 +115,13 @@ def held_out(rows, random):
     return [(start, min(rows, start + rows // 10)) for start in starts]
 
 
+def nothing():
+    return {size: {change: [0, 0] for change in CHANGES} for size in SIZES}
+
+
 def measure(name, values):
     random = np.random.default_rng(5)
-    counts = {change: [0, 0] for change in CHANGES}
+    counts = nothing()
     rows = len(values)
     share = []
     for fold in range(1 if ARGUMENTS.later else ARGUMENTS.folds):
@@ -138,12 +144,13 @@ def measure(name, values):
             part = values[first : first + count]
             for change, other in changed(part, values, random).items():
                 if change == "none" or not np.allclose(other, part):
-                    parts.append((change, write(other, f"{change}{number}.parquet", first)))
-        report = run("append", archive, *[path for _, path in parts], "--format", "json")
+                    parts.append((change, count, write(other, f"{change}{number}.parquet", first)))
+        report = run("append", archive, *[path for *_, path in parts], "--format", "json")
         told = {drift["file"]: drift for drift in report["drift"]}
-        for change, path in parts:
-            counts[change][0] += path.name in told
-            counts[change][1] += 1
+        for change, count, path in parts:
+            size = next(size for size, (least, most) in SIZES.items() if least <= count < most)
+            counts[size][change][0] += path.name in told
+            counts[size][change][1] += 1
             if ARGUMENTS.told and path.name in told:
                 print("   ", change, told[path.name]["change"], told[path.name]["told"])
             path.unlink()
@@ -154,20 +161,29 @@ def row(*cells):
     print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
 
 
+def cells(counts, sizes=tuple(SIZES)):
+    """What was told of parts of these sizes, change by change."""
+    sums = [[sum(counts[size][change][i] for size in sizes) for i in range(2)] for change in CHANGES]
+    return [percent(told, of) for told, of in sums]
+
+
 def percent(told, of):
     return "" if of == 0 else f"{100 * told / of:.0f}" if told in (0, of) else f"{100 * told / of:.1f}"
 
 
 row("table", "atoms", "bytes", *CHANGES)
 row(*["---"] * (3 + len(CHANGES)))
-total = {change: [0, 0] for change in CHANGES}
+total = nothing()
 for name, values in [*real(), *made()]:
     if ARGUMENTS.tables not in name:
         continue
     counts, share = measure(name, values)
-    for change, (told, of) in counts.items():
-        total[change][0] += told
-        total[change][1] += of
+    for size, changes in counts.items():
+        for change, (told, of) in changes.items():
+            total[size][change][0] += told
+            total[size][change][1] += of
     atoms = sorted({atoms for atoms, _ in share})
-    row(name, " ".join(map(str, atoms)), share[-1][1], *[percent(*counts[change]) for change in CHANGES])
-row("all", "", "", *[percent(*total[change]) for change in CHANGES])
+    row(name, " ".join(map(str, atoms)), share[-1][1], *cells(counts))
+row("all", "", "", *cells(total))
+for size in SIZES:
+    row(f"all, parts of {size} signals", "", "", *cells(total, [size]))

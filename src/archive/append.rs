@@ -11,7 +11,7 @@ use super::copied::unreadable;
 use super::job::{Input, Job, JobObserver, JobProgress, JobReport};
 use super::layout::{Layout, Table};
 use super::manifest::{DictionaryEntry, FileEntry, HistoryEntry, Manifest};
-use super::opened::Generation;
+use super::opened::{Archive, Generation};
 use super::site::Site;
 use super::source::Source;
 use super::work::Work;
@@ -19,12 +19,12 @@ use super::{ArchiveError, Result, dictionary_file};
 use crate::math::MathError;
 
 /// What files are added to.
-pub(super) struct Existing {
+pub(super) struct Existing<'a> {
     /// The latest dictionary, and its number.
     pub generation: Generation,
     pub number: u32,
-    /// What belongs to the archive at this moment.
-    pub manifest: Manifest,
+    /// The archive as it is at this moment.
+    pub archive: &'a Archive,
     /// The columns of the archive's tables, unless it has none.
     pub schema: Option<SchemaRef>,
 }
@@ -34,14 +34,15 @@ pub(super) async fn append(
     inputs: &[Input],
     store: &Arc<dyn ObjectStore>,
     folder: &Path,
-    existing: Existing,
+    existing: Existing<'_>,
     job: &Job,
     observer: &dyn JobObserver,
 ) -> Result<JobReport> {
-    let Existing { generation, number, manifest: current, schema } = existing;
+    let Existing { generation, number, archive, schema } = existing;
+    let current = archive.manifest();
     let (mut sources, mut failed) = open_all(inputs, observer).await;
-    let skipped = leave_out_known(&mut sources, &mut failed, &current, job.skip_existing, observer).await;
-    leave_out_of_other_partitions(&mut sources, &mut failed, &current, observer);
+    let skipped = leave_out_known(&mut sources, &mut failed, current, job.skip_existing, observer).await;
+    leave_out_of_other_partitions(&mut sources, &mut failed, current, observer);
     let Some(first) = sources.first() else {
         return match failed.into_iter().next() {
             // Says itself which file it is about.
@@ -59,6 +60,7 @@ pub(super) async fn append(
         site: &site,
         generation,
         number,
+        archive: Some(archive),
         later: Vec::new(),
         written: Vec::new(),
         schema: &schema,
@@ -67,7 +69,7 @@ pub(super) async fn append(
         progress: JobProgress::new(&sources),
         job,
     };
-    let added = add(work, &sources, failed, &table, folder, &current).await;
+    let added = add(work, &sources, failed, &table, folder, current).await;
     if let Err(ArchiveError::Cancelled | ArchiveError::Math(MathError::Cancelled)) = &added
         && job.resume
     {
@@ -147,7 +149,7 @@ async fn add(
 const OUTGROWN: u64 = 4;
 
 /// Whether a dictionary should be learned that was not worth its bytes for the rows that were there.
-fn has_outgrown(Generation { codebook, description }: &Generation, rows: u64) -> bool {
+fn has_outgrown(Generation { codebook, description, .. }: &Generation, rows: u64) -> bool {
     let added = match description.layout {
         Layout::Long { .. } | Layout::Window { .. } => rows / codebook.sensors() as u64,
         _ => rows,

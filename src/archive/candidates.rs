@@ -437,7 +437,6 @@ impl<'a> Candidates<'a> {
         let (layout, series) = (self.material.table.layout.clone(), self.material.table.series.clone());
         let mut description = Description::new(codebook, layout, series, *bound, self.trials.signals);
         description.search = record;
-        description.portrait = self.material.portrait();
         description.rounding = (rounding != bound).then_some(*rounding);
         let described = if effort == Effort::Rough { PROMISE_BYTES + RECORD_BYTES } else { PROMISE_BYTES };
         let dictionary = dictionary_file::write(codebook, &description)?.len() + described;

@@ -178,6 +178,7 @@ async fn carry_out(plan: Plan<'_>, job: &Job, observer: &dyn JobObserver) -> Res
         site,
         generation,
         number: 0,
+        archive: None,
         later: Vec::new(),
         written: Vec::new(),
         schema: &table.schema,

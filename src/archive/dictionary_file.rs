@@ -17,7 +17,6 @@ use super::drift::Promise;
 use super::layout::Layout;
 use super::learn::LearnSettings;
 use super::parquet_footer::rows_of;
-use super::portrait::Portrait;
 use super::quantiser::Bound;
 use super::{ArchiveError, FORMAT_VERSION, Result};
 use crate::math::kernels;
@@ -51,9 +50,6 @@ pub(crate) struct Description {
     /// What learning promises.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promise: Option<Promise>,
-    /// What signals were like.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub portrait: Option<Arc<Portrait>>,
     /// Why tables are stored as they were, where a dictionary does not pay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
@@ -109,7 +105,6 @@ impl Description {
             target: None,
             learn: LearnSettings::default(),
             promise: None,
-            portrait: None,
             kept: None,
             search: Vec::new(),
         }

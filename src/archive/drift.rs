@@ -1,8 +1,9 @@
 //! Whether data is still what a dictionary was learned from.
 //!
-//! Learning draws a portrait of the signals: a file whose signals are unlike it has drifted, whatever the dictionary.
-//! It also promises what codes leave of rows that were held out, as NMAE, and the bytes of a value: a file that needs
-//! far more has drifted, too. Archives without a portrait go by what codes leave alone.
+//! A portrait is drawn of the signals that were learned from, or of those that an archive has: a file whose signals are
+//! unlike it has drifted, whatever the dictionary. Learning also promises what codes leave of rows that were held out, as
+//! NMAE, and the bytes of a value: a file that needs far more has drifted, too. Where there are too few signals to be
+//! portrayed it goes by what codes leave alone.
 
 use std::fmt::Write;
 
@@ -118,9 +119,9 @@ impl Promise {
         rounded(limit.max(NARROWEST * self.left).min(WIDEST * self.left), SHARE_DIGITS)
     }
 
-    /// The same where signals have been found to be alike: only far more is a drift then.
-    pub(super) fn allowed(&self, signals: u64, is_portrayed: bool) -> f64 {
-        if is_portrayed { rounded(WIDEST * self.left, SHARE_DIGITS) } else { self.limit(signals) }
+    /// The same where signals can be told to be alike by themselves: only far more is a drift then.
+    pub(super) fn allowed(&self, signals: u64, is_told_by_portrait: bool) -> f64 {
+        if is_told_by_portrait { rounded(WIDEST * self.left, SHARE_DIGITS) } else { self.limit(signals) }
     }
 }
 
@@ -128,8 +129,10 @@ impl Promise {
 pub(super) struct Known<'a> {
     pub table: &'a Table,
     pub promise: &'a Promise,
-    /// Archives of earlier versions have none.
+    /// Where there were too few signals there is none.
     pub portrait: Option<&'a Portrait>,
+    /// Whether that tells all that has changed.
+    pub is_told_by_portrait: bool,
 }
 
 /// What is known of a file's bytes.
@@ -181,8 +184,8 @@ impl Watch {
 
     /// Whether the file is no longer what the dictionary was learned from.
     pub fn drift(&self, file: &str, signals: u64, taken: Taken, known: &Known<'_>) -> Option<Drift> {
-        let Known { table, promise, portrait } = known;
-        let (left, limit) = (self.all.share(), promise.allowed(signals, portrait.is_some()));
+        let Known { table, promise, portrait, is_told_by_portrait } = known;
+        let (left, limit) = (self.all.share(), promise.allowed(signals, *is_told_by_portrait));
         let expected = promise.bytes_per_value;
         let bytes_per_value =
             (taken.values > 0).then(|| rounded(taken.bytes as f64 / taken.values as f64, SHARE_DIGITS));

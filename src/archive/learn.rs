@@ -120,7 +120,7 @@ pub(super) struct Material {
     medians: Vec<f64>,
     deviations: Vec<f64>,
     typical_deviation: f64,
-    /// What signals are like, for those that will be added.
+    /// What signals are like.
     portrait: Option<Arc<Portrait>>,
     /// What was drawn from the signals, by part, effort and scales.
     samples: Mutex<HashMap<SampleKey, Arc<Sample>>>,

@@ -53,6 +53,7 @@ mod opened;
 mod originals;
 mod other_columns;
 mod output;
+mod own_rows;
 mod parquet_footer;
 mod parquet_types;
 mod placed;

@@ -24,6 +24,7 @@ use super::layout::Layout;
 use super::learn::{LearnSettings, given};
 use super::manifest::{ErrorSummary, FileEntry, Found, HistoryEntry, Manifest, hash_of, place, shown};
 use super::pool::compute;
+use super::portrait::{Portrait, Values};
 use super::quantiser::Bound;
 use super::{ArchiveError, Result};
 #[cfg(feature = "sql")]
@@ -45,6 +46,19 @@ pub struct Archive {
 pub(super) struct Generation {
     pub codebook: Arc<Codebook>,
     pub description: Description,
+    /// What signals are like that it is for, where that is known so far.
+    pub portrait: Option<Arc<Portrait>>,
+}
+
+impl Generation {
+    /// Whether what signals are like tells all that has changed. Codes alone make of other signals what the dictionary
+    /// knows, so that what comes back from them does not.
+    pub fn is_told_by_portrait(&self) -> bool {
+        let is_close = |portrait: &Arc<Portrait>| {
+            portrait.values == Values::Original || self.description.bound != Bound::None
+        };
+        self.portrait.as_ref().is_some_and(is_close)
+    }
 }
 
 /// What checking an archive has found.
@@ -95,7 +109,7 @@ impl Archive {
                 compute("reading a dictionary", move || dictionary_file::read(bytes)).await
             };
             let (codebook, description) = read.await.map_err(|error| error.at(name))?;
-            generations.push(Generation { codebook: Arc::new(codebook), description });
+            generations.push(Generation { codebook: Arc::new(codebook), description, portrait: None });
         }
         Ok(Self { store, folder, manifest, manifest_bytes, generations })
     }
@@ -129,7 +143,7 @@ impl Archive {
     /// Whether one of its dictionaries is this one, as archives round it.
     #[cfg(feature = "sql")]
     pub(crate) fn is_made_with(&self, dictionary: &Dictionary) -> Result<bool> {
-        for Generation { codebook, description } in &self.generations {
+        for Generation { codebook, description, .. } in &self.generations {
             let (kernel, own) = (dictionary.kernel(), codebook.kernel());
             let same = kernel.name() == own.name()
                 && kernel.parameters() == own.parameters()
@@ -146,6 +160,10 @@ impl Archive {
     fn latest(&self) -> &Generation {
         // Cannot be empty: a manifest has at least one dictionary.
         &self.generations[self.generations.len() - 1]
+    }
+
+    pub(super) fn manifest(&self) -> &Manifest {
+        &self.manifest
     }
 
     /// The data files.
@@ -234,6 +252,17 @@ impl Archive {
     #[cfg(feature = "sql")]
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The files of a dictionary that are coded with it and have not drifted.
+    pub(super) fn steady_files(&self, generation: u32) -> Vec<&FileEntry> {
+        let is_steady = |entry: &&FileEntry| {
+            entry.generation == generation
+                && entry.stored.is_none()
+                && entry.drift.is_none()
+                && entry.rows > 0
+        };
+        self.files().iter().filter(is_steady).collect()
     }
 
     fn path_of(&self, entry: &FileEntry) -> Result<Path> {
@@ -405,8 +434,10 @@ impl Archive {
             return Err(ArchiveError::Replaced);
         }
         let schema = if self.files().is_empty() { None } else { Some(self.schema().await?) };
+        // The rows of all files that there are by now tell what signals are like.
+        let archive = Self { manifest, ..self.clone() };
         let (generation, number) = (self.latest().clone(), self.generations.len() as u32 - 1);
-        let existing = Existing { generation, number, manifest, schema };
+        let existing = Existing { generation, number, archive: &archive, schema };
         append(inputs, &self.store, &self.folder, existing, job, observer).await
     }
 }

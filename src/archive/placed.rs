@@ -33,6 +33,28 @@ impl Placed {
         block::encode(settings, &groups, &self.cells, purpose)
     }
 
+    /// The signals as they come back from a block that was made of them.
+    pub fn decode(&self, table: &Table, settings: &Settings, coded: &CodedBlock) -> Result<Cells> {
+        let width = self.cells.sensors;
+        let groups =
+            table.groups(self.placement.sensors.max(settings.codebook.sensors()), settings.group_sensors);
+        let (mut raw, mut state) =
+            (vec![0; self.cells.raw.len()], vec![Cell::Absent; self.cells.state.len()]);
+        for (group, bytes) in groups.iter().zip(&coded.groups) {
+            let part = gather(&self.cells, group);
+            let back = block::decode(&settings.codebook, group, &coded.codes, bytes, &part.state)?;
+            if group.sensors.len() == width {
+                return Ok(back);
+            }
+            let columns = group.sensors.len();
+            for i in 0..back.raw.len() {
+                let place = i / columns * width + group.sensors[i % columns];
+                (raw[place], state[place]) = (back.raw[i], back.state[i]);
+            }
+        }
+        Ok(Cells { sensors: width, raw: raw.into(), state })
+    }
+
     /// The first signals as they were and as they come back, as doubles: NaN where there is no value.
     pub fn round_trip(
         &self,

@@ -1,24 +1,20 @@
-//! What signals were like when a dictionary was learned: by this it is told whether others still are, whatever the
-//! dictionary does with them.
+//! What signals are like, those of an archive or those that it is made of: by this it is told whether others are so,
+//! whatever the dictionary does with them. Nothing of it is stored.
 //!
 //! Of every sensor: where its values are, how far they spread, how far they go from one signal to the next, how they
 //! go together with those of the next sensor, and with the few directions in which all sensors vary most. Of the whole:
 //! how far runs of the signals themselves are from that, by their length. Signals that are farther are no longer alike.
 
-use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
-use super::bytes::{Reader, write_varint};
+use serde::Serialize;
+
 use super::cells::{Cells, Group, Numeric};
-use super::{ArchiveError, Result};
 
-const VERSION: u8 = 1;
-/// Sensors that are looked at, evenly spread: a few bytes each.
-const FEWEST_WATCHED: usize = 24;
+/// Sensors that are looked at, evenly spread.
 const MOST_WATCHED: usize = 512;
-/// Values in memory for each of them: archives of these take a hundred times what is stored here.
-const VALUES_A_SENSOR: usize = 1500;
-/// Cells that are looked at.
-const MOST_CELLS: usize = 1 << 22;
+/// Their values that are looked at.
+pub(super) const MOST_VALUES: usize = 1 << 20;
 /// Directions in which sensors vary together, and rounds until they are found.
 const MOST_DIRECTIONS: usize = 2;
 const DIRECTION_ROUNDS: usize = 24;
@@ -28,6 +24,8 @@ const FARTHEST: f64 = 5.0;
 const UNBELIEVABLE: f64 = 1e6;
 /// Parts of a standard deviation that are nothing.
 const NOTHING: f64 = 0.02;
+/// The same of pieces: what is nearly constant differs by more than it seems.
+const LITTLE: f64 = 0.05;
 /// The shortest runs, of long tables and of short ones, and signals that are enough to tell anything.
 const RUN: usize = 8;
 const SHORT_RUN: usize = 4;
@@ -40,15 +38,28 @@ const MOST_RUNS: usize = 256;
 /// Chances are small that signals which are alike are so many standard deviations from the mean.
 const UNLIKELY: f64 = 3.1;
 const LEAST_FACTOR: f64 = 1.15;
-/// What is stored is rounded, and a little more is no change.
+/// A little more is no change.
 const ROOM: f64 = 0.045;
 /// Long runs are compared with shorter ones, too: of those there are more.
 const COMPARED_LENGTH: f64 = 16.0;
 const LONGER: f64 = 2.0;
 
-/// What is kept of the distances of runs: the largest of the first, the smallest and largest of the others.
-const ONE_SIDED: usize = 7;
-const DISTANCES: usize = 13;
+/// Pieces of so many shortest runs are compared with those that are known one by one, so many of them, by so many
+/// sensors.
+const RUNS_OF_PIECE: usize = 2;
+const MOST_PIECES: usize = 1000;
+const FEWEST_PIECES: usize = 8;
+const MOST_COMPARED: usize = 32;
+/// Orders of sensors in which pieces are looked at: as they are, shifted by one place either way, and in no order.
+const ORDERS: usize = 6;
+const SHIFTS: [i64; 2] = [1, -1];
+/// What is added is farther from what is known than that is from its neighbours: these do not count, by this share of
+/// all signals.
+const NEIGHBOURS: f64 = 0.05;
+
+/// The distances of runs: the first have no sign.
+const ONE_SIDED: usize = 9;
+const DISTANCES: usize = 16;
 type Distances = [f64; DISTANCES];
 const LEVEL: usize = 0;
 const LEVELS_APART: usize = 1;
@@ -57,24 +68,105 @@ const STEPS_APART: usize = 3;
 const TOGETHER_APART: usize = 4;
 const LEVEL_OF_ONE: usize = 5;
 const STEP_OF_ONE: usize = 6;
-const SPREAD: usize = 7;
-const STEP: usize = 8;
-const ROUGHNESS: usize = 9;
-const TOGETHER: usize = 10;
-const BESIDE: usize = 11;
-const BESIDE_OF_SPREAD: usize = 12;
+const NOVELTY: usize = 7;
+const SHIFTED: usize = 8;
+const SPREAD: usize = 9;
+const STEP: usize = 10;
+const ROUGHNESS: usize = 11;
+const TOGETHER: usize = 12;
+const BESIDE: usize = 13;
+const BESIDE_OF_SPREAD: usize = 14;
+const ORDER: usize = 15;
 
 /// What signals were like.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub(crate) struct Portrait {
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Portrait {
+    /// Which values these are.
+    pub values: Values,
     /// Sensors of a signal.
     all_sensors: usize,
     sensors: Vec<Sensor>,
     /// Unit vectors over the sensors.
     directions: Vec<Vec<f64>>,
     lengths: Vec<Length>,
-    bytes: Vec<u8>,
+    pieces: Pieces,
+    /// How far pieces are from others, as logarithms.
+    novelty: Option<[f64; ORDERS]>,
+}
+
+/// Short runs of signals, by which others are told to be new.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Pieces {
+    signals: usize,
+    /// Levels, spreads and steps of some sensors each.
+    features: Vec<Vec<f32>>,
+}
+
+impl Pieces {
+    /// How far a piece is from the one that is most like it, of those that count: as it is, and in other orders.
+    fn distances(&self, piece: &Sums, counts: impl Fn(usize) -> bool) -> Option<[f64; ORDERS]> {
+        let mut distances = [0.0; ORDERS];
+        for (order, distance) in distances.iter_mut().enumerate() {
+            let features = features(piece, order);
+            let counted = self.features.iter().enumerate().filter(|(i, _)| counts(*i));
+            let nearest = counted.map(|(_, other)| apart_by(&features, other)).min_by(f32::total_cmp)?;
+            *distance = f64::from(nearest) / features.len().max(1) as f64;
+        }
+        Some(distances)
+    }
+}
+
+/// The sum of all differences.
+fn apart_by(one: &[f32], other: &[f32]) -> f32 {
+    const LANES: usize = 8;
+    let mut sums = [0.0; LANES];
+    for (one, other) in one.chunks(LANES).zip(other.chunks(LANES)) {
+        sums.iter_mut()
+            .zip(one.iter().zip(other))
+            .for_each(|(sum, (one, other))| *sum += (one - other).abs());
+    }
+    sums.iter().sum()
+}
+
+/// What tells pieces apart, with their sensors in one of several orders.
+fn features(sums: &Sums, order: usize) -> Vec<f32> {
+    let (signals, steps) = (sums.signals.max(1.0), sums.steps.max(1.0));
+    let count = sums.of.len();
+    let mut features = Vec::with_capacity(3 * count.min(MOST_COMPARED));
+    for sensor in (0..count).step_by(count.div_ceil(MOST_COMPARED).max(1)) {
+        let of = &sums.of[in_order(sensor, order, count)];
+        let level = of.value / signals;
+        let variance = (of.square / signals - level * level).max(0.0);
+        let logarithm = |size: f64| (size + LITTLE).ln();
+        features.extend([level, logarithm(variance.sqrt()), logarithm(of.step / steps)].map(|f| f as f32));
+    }
+    features
+}
+
+/// The sensor that takes the place of another one.
+fn in_order(sensor: usize, order: usize, count: usize) -> usize {
+    match order.checked_sub(1) {
+        None => sensor,
+        Some(shift) if shift < SHIFTS.len() => {
+            (sensor as i64 + SHIFTS[shift]).rem_euclid(count as i64) as usize
+        }
+        // Any that leaves hardly a sensor where it is.
+        Some(other) => {
+            let other = other - SHIFTS.len();
+            let stride = (count * [38, 62, 45][other % 3] / 100).max(1);
+            let place = sensor * stride + other + 1 + sensor * stride / count;
+            if count > 3 { (place + sensor % 3) % count } else { (sensor + 1 + other) % count }
+        }
+    }
+}
+
+/// Which values are looked at: rounding changes what they are like, so that others must be the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Values {
+    /// Those of the original table.
+    Original,
+    /// Those that come back from the archive.
+    Decoded,
 }
 
 /// What one sensor was like.
@@ -92,8 +184,7 @@ struct Sensor {
 
 impl Sensor {
     fn is_constant(&self) -> bool {
-        let nothing = of_log_byte(log_byte(NOTHING));
-        self.step == nothing && self.beside < 2.0 * NOTHING
+        self.step <= NOTHING && self.beside < 2.0 * NOTHING
     }
 }
 
@@ -110,6 +201,9 @@ struct Length {
 pub(super) struct Sums {
     signals: f64,
     steps: f64,
+    /// How far pieces are from those that are known, in several orders, and how many pieces.
+    novelty: [f64; ORDERS],
+    pieces: f64,
     /// By sensor.
     of: Vec<SensorSums>,
 }
@@ -146,6 +240,8 @@ impl Sums {
     fn add(&mut self, other: &Self, sign: f64) {
         self.signals += sign * other.signals;
         self.steps += sign * other.steps;
+        self.novelty.iter_mut().zip(&other.novelty).for_each(|(sum, other)| *sum += sign * other);
+        self.pieces += sign * other.pieces;
         for (sums, others) in self.of.iter_mut().zip(&other.of) {
             sums.value += sign * others.value;
             sums.square += sign * others.square;
@@ -172,6 +268,20 @@ struct Traits {
     step: Vec<f64>,
     next: Vec<f64>,
     beside: Vec<f64>,
+    /// As a logarithm, where there are pieces.
+    novelty: Option<[f64; ORDERS]>,
+}
+
+/// How much farther from what is known pieces are as they are than if they are shifted; the shift, too.
+fn shifted(novelty: &[f64; ORDERS]) -> (f64, i64) {
+    let back = novelty[0] - novelty[1];
+    let forth = novelty[0] - novelty[2];
+    if back >= forth { (back, SHIFTS[0]) } else { (forth, SHIFTS[1]) }
+}
+
+/// How much farther from what is known pieces are as they are than in any order.
+fn disorder(novelty: &[f64; ORDERS]) -> f64 {
+    novelty[0] - mean(novelty[1 + SHIFTS.len()..].iter().copied())
 }
 
 impl Traits {
@@ -194,7 +304,9 @@ impl Traits {
         });
         let next = next.collect();
         let beside = sums.of.iter().map(|sums| (sums.beside.max(0.0) / signals).sqrt() + NOTHING).collect();
-        Self { level, spread, step, next, beside }
+        let logarithm = |novelty: f64| (novelty.max(0.0) / sums.pieces + NOTHING).ln();
+        let novelty = (sums.pieces > 0.5).then(|| sums.novelty.map(logarithm));
+        Self { level, spread, step, next, beside, novelty }
     }
 
     /// How far these are from others.
@@ -213,6 +325,11 @@ impl Traits {
         distances[TOGETHER_APART] = apart(&next);
         distances[LEVEL_OF_ONE] = level.iter().map(|level| level.abs()).fold(0.0, f64::max);
         distances[STEP_OF_ONE] = step.iter().map(|step| step.abs()).fold(0.0, f64::max);
+        if let Some((novelty, from)) = self.novelty.zip(from.novelty) {
+            distances[NOVELTY] = (novelty[0] - from[0]).max(0.0);
+            distances[SHIFTED] = shifted(&novelty).0.max(0.0);
+            distances[ORDER] = disorder(&novelty) - disorder(&from);
+        }
         distances[SPREAD] = mean(spread.iter().copied());
         distances[STEP] = mean(step.iter().copied());
         distances[ROUGHNESS] = distances[STEP] - distances[SPREAD];
@@ -272,69 +389,42 @@ pub(super) struct Found {
 }
 
 impl Portrait {
-    /// What these runs of signals are like; `None` where they are too few to tell.
+    /// What these runs of original signals are like; `None` where they are too few to tell.
     pub fn new(runs: &[Cells], groups: &[Group], all_sensors: usize) -> Option<Self> {
-        let cells: usize = runs.iter().map(|run| run.signals() * all_sensors).sum();
-        let most = (cells / VALUES_A_SENSOR).clamp(FEWEST_WATCHED, MOST_WATCHED).min(all_sensors);
-        let watched: Vec<usize> = watched(all_sensors, most).collect();
         let signals: usize = runs.iter().map(Cells::signals).sum();
-        let share = (MOST_CELLS as f64 / (signals * most).max(1) as f64).min(1.0);
+        let share = most_signals(all_sensors) as f64 / signals.max(1) as f64;
         let rows: Vec<Vec<f64>> = runs
             .iter()
-            .filter(|run| run.sensors >= all_sensors)
-            .map(|run| {
+            .filter_map(|run| {
                 let count = (run.signals() as f64 * share).ceil() as usize;
-                watched_rows(run, groups, all_sensors, &watched, 0..count.min(run.signals()))
+                watched_rows(run, groups, all_sensors, 0..count.min(run.signals()))
             })
             .collect();
-        Self::of_rows(&rows, all_sensors, most)
+        Self::of_rows(&rows, all_sensors, Values::Original)
     }
 
     /// The same of rows of watched sensors.
-    fn of_rows(runs: &[Vec<f64>], all_sensors: usize, watched: usize) -> Option<Self> {
-        let signals = runs.iter().map(|run| run.len() / watched.max(1)).sum::<usize>();
-        if watched == 0 || signals < FEWEST_SIGNALS {
+    pub fn of_rows(runs: &[Vec<f64>], all_sensors: usize, values: Values) -> Option<Self> {
+        let width = watched(all_sensors).len();
+        let signals = runs.iter().map(|run| run.len() / width.max(1)).sum::<usize>();
+        if width == 0 || signals < FEWEST_SIGNALS {
             return None;
         }
-        let mut bytes = vec![VERSION];
-        write_varint(&mut bytes, all_sensors as u64);
-        write_varint(&mut bytes, watched as u64);
-        // In the precision that is stored, so that what is read is what was compared.
-        let mut scales: Vec<(f64, f64)> = Vec::with_capacity(watched);
-        let mut before = 0;
-        for sensor in 0..watched {
-            let mut values: Vec<f64> =
-                runs.iter().flat_map(|run| run.iter().skip(sensor).step_by(watched)).copied().collect();
-            let (level, scale) = level_and_scale(&mut values);
-            let exponent = (scale.log2() * OCTAVE).round() as i64;
-            let scale = scale_of(exponent);
-            let steps = level / scale * STEPS_OF_SCALE;
-            let steps = steps.clamp(-MOST_STEPS, MOST_STEPS).round();
-            write_signed(&mut bytes, exponent - before);
-            write_signed(&mut bytes, steps as i64);
-            before = exponent;
-            scales.push((steps / STEPS_OF_SCALE * scale, scale));
-        }
+        let scales: Vec<(f64, f64)> = (0..width)
+            .map(|sensor| {
+                let values = runs.iter().flat_map(|run| run.iter().skip(sensor).step_by(width));
+                level_and_scale(&mut values.copied().collect::<Vec<f64>>())
+            })
+            .collect();
         let scaled: Vec<Vec<f64>> = runs
             .iter()
             .map(|run| {
-                let of = |(i, value): (usize, &f64)| scaled(*value, scales[i % watched], FARTHEST);
+                let of = |(i, value): (usize, &f64)| scaled(*value, scales[i % width], FARTHEST);
                 run.iter().enumerate().map(of).collect()
             })
             .collect();
-        let directions = directions(&scaled, watched, signals);
-        bytes.push(directions.len() as u8);
-        for direction in &directions {
-            let largest = direction.iter().map(|part| part.abs()).fold(1e-9, f64::max);
-            bytes.extend(direction.iter().map(|part| (part / largest * 127.0).round() as i8 as u8));
-        }
-        let mut draft =
-            Self { all_sensors, sensors: Vec::new(), directions, lengths: Vec::new(), bytes: Vec::new() };
-        draft.directions.iter_mut().for_each(|direction| {
-            let largest = direction.iter().map(|part| part.abs()).fold(1e-9, f64::max);
-            direction.iter_mut().for_each(|part| *part = (*part / largest * 127.0).round());
-            normalise(direction);
-        });
+        let directions = directions(&scaled, width, signals);
+        drop(scaled);
         let of_sensor = |(level, scale): &(f64, f64)| Sensor {
             level: *level,
             scale: *scale,
@@ -342,101 +432,94 @@ impl Portrait {
             next: 0.0,
             beside: 1.0,
         };
-        draft.sensors = scales.iter().map(of_sensor).collect();
+        let sensors = scales.iter().map(of_sensor).collect();
+        let mut portrait = Self {
+            values,
+            all_sensors,
+            sensors,
+            directions,
+            lengths: Vec::new(),
+            pieces: Pieces::default(),
+            novelty: None,
+        };
         let run = if signals >= LONG_TABLE { RUN } else { SHORT_RUN };
-        let chunks: Vec<Vec<Sums>> = runs
+        let mut chunks: Vec<Vec<Sums>> = runs
             .iter()
-            .map(|rows| rows.chunks_exact(run * watched).map(|rows| draft.sums(rows)).collect())
+            .map(|rows| rows.chunks_exact(run * width).map(|rows| portrait.sums(rows)).collect())
             .collect();
+        portrait.pieces = portrait.pieces(runs, &mut chunks, run);
         let mut all = Sums::default();
         chunks.iter().flatten().for_each(|chunk| all.merge(chunk));
         let traits = Traits::of(&all);
-        for sensor in 0..watched {
-            bytes.push(log_byte(traits.step[sensor]) as u8);
-            bytes.push((traits.next[sensor] * 127.0).round() as i8 as u8);
-            bytes.push(log_byte(traits.beside[sensor]) as u8);
+        for (i, sensor) in portrait.sensors.iter_mut().enumerate() {
+            (sensor.step, sensor.next, sensor.beside) = (traits.step[i], traits.next[i], traits.beside[i]);
         }
-        let lengths = lengths(&chunks, &all, run);
-        bytes.push(lengths.len() as u8);
-        bytes.push(run as u8);
-        let mut before = [0_i64; 2 * DISTANCES];
-        for length in &lengths {
-            for (i, before) in before.iter_mut().enumerate() {
-                if let Some(limit) = length.limit(i) {
-                    let limit = limit_byte(limit, i >= DISTANCES);
-                    write_signed(&mut bytes, limit - *before);
-                    *before = limit;
-                }
-            }
-        }
-        Self::read(&bytes).ok()
+        portrait.novelty = traits.novelty;
+        portrait.lengths = lengths(&chunks, &all, run);
+        Some(portrait)
     }
 
-    fn read(bytes: &[u8]) -> Result<Self> {
-        let mut reader = Reader(bytes);
-        let version = reader.byte()?;
-        if version != VERSION {
-            return Err(ArchiveError::NewerVersion { found: version.into(), known: VERSION.into() });
+    /// Pieces of runs, from anywhere in them; and how far others are from those that are not their neighbours.
+    fn pieces(&self, runs: &[Vec<f64>], chunks: &mut [Vec<Sums>], run: usize) -> Pieces {
+        let (width, signals) = (self.sensors.len(), RUNS_OF_PIECE * run);
+        let mut pieces = Pieces { signals, features: Vec::new() };
+        // Where they begin: the run, the signal in it, and the signals before that.
+        let (mut starts, mut before) = (Vec::new(), 0);
+        for (number, run) in runs.iter().enumerate() {
+            let count = run.len() / width;
+            let all = 0..(count + 1).saturating_sub(signals);
+            starts.extend(all.map(|start| (number, start, before + start)));
+            before += count;
         }
-        let all_sensors = reader.size(usize::MAX >> 8)?;
-        let watched = reader.size(MOST_WATCHED)?;
-        if watched == 0 || watched > all_sensors {
-            return Err(ArchiveError::corrupt(format!("{watched} of {all_sensors} sensors are described")));
+        let (all, most) = (starts.len(), starts.len().min(MOST_PIECES));
+        if all < FEWEST_PIECES * signals {
+            return pieces;
         }
-        let mut scales = Vec::with_capacity(watched);
-        let mut exponent = 0_i64;
-        for _ in 0..watched {
-            exponent = exponent.wrapping_add(read_signed(&mut reader)?);
-            let scale = scale_of(exponent);
-            let level = read_signed(&mut reader)? as f64 / STEPS_OF_SCALE * scale;
-            scales.push((level, scale));
+        // Those of a regular stride would have few places in periods.
+        let starts: Vec<_> = (0..most).map(|i| starts[i * all / most]).collect();
+        for (number, start, _) in &starts {
+            let rows = &runs[*number][start * width..(start + signals) * width];
+            pieces.features.push(features(&self.sums(rows), 0));
         }
-        let count = usize::from(reader.byte()?).min(MOST_DIRECTIONS);
-        let mut directions = Vec::with_capacity(count);
-        for _ in 0..count {
-            let mut direction: Vec<f64> =
-                reader.take(watched)?.iter().map(|part| f64::from(*part as i8)).collect();
-            normalise(&mut direction);
-            directions.push(direction);
-        }
-        let mut sensors = Vec::with_capacity(watched);
-        for (level, scale) in scales {
-            let [step, next, beside] = reader.array::<3>()?;
-            let next = f64::from(next as i8) / 127.0;
-            let (step, beside) = (of_log_byte(step as i8), of_log_byte(beside as i8));
-            sensors.push(Sensor { level, scale, step, next, beside });
-        }
-        let count = usize::from(reader.byte()?).min(MOST_LENGTHS);
-        let run = usize::from(reader.byte()?).max(1);
-        let mut lengths = Vec::with_capacity(count);
-        let mut before = [0_i64; 2 * DISTANCES];
-        for i in 0..count {
-            let mut length =
-                Length { signals: run << i, low: [f64::MIN; DISTANCES], high: [f64::MAX; DISTANCES] };
-            for (i, before) in before.iter_mut().enumerate() {
-                if length.limit(i).is_some() {
-                    *before = before.wrapping_add(read_signed(&mut reader)?);
-                    let limit = of_limit_byte(*before);
-                    if i < DISTANCES { length.low[i] = limit } else { length.high[i - DISTANCES] = limit }
+        let neighbours = ((before as f64 * NEIGHBOURS) as usize).max(2 * signals);
+        let (stride, mut place) = ((before / signals).div_ceil(MOST_PIECES).max(1), 0);
+        for (rows, chunks) in runs.iter().zip(chunks) {
+            for (piece, rows) in rows.chunks_exact(signals * width).enumerate().step_by(stride) {
+                let place = place + piece * signals;
+                let is_far = |other: usize| starts[other].2.abs_diff(place) >= neighbours;
+                let found = pieces.distances(&self.sums(rows), is_far);
+                if let (Some(distances), Some(sums)) = (found, chunks.get_mut(piece * RUNS_OF_PIECE)) {
+                    (sums.novelty, sums.pieces) = (distances, 1.0);
                 }
             }
-            lengths.push(length);
+            place += rows.len() / width;
         }
-        Ok(Self { all_sensors, sensors, directions, lengths, bytes: bytes.to_vec() })
+        pieces
     }
 
     /// Sums over some signals of a block; `None` where it has other sensors.
-    pub(super) fn look(
-        &self,
-        cells: &Cells,
-        groups: &[Group],
-        signals: std::ops::Range<usize>,
-    ) -> Option<Sums> {
-        if cells.sensors < self.all_sensors || signals.is_empty() {
-            return None;
+    pub fn look(&self, cells: &Cells, groups: &[Group], signals: Range<usize>) -> Option<Sums> {
+        let rows = watched_rows(cells, groups, self.all_sensors, signals)?;
+        (!rows.is_empty()).then(|| self.with_novelty(&rows))
+    }
+
+    /// Sums over signals, and how new their pieces are.
+    fn with_novelty(&self, rows: &[f64]) -> Sums {
+        let mut sums = self.sums(rows);
+        if self.pieces.features.is_empty() {
+            return sums;
         }
-        let watched: Vec<usize> = watched(self.all_sensors, self.sensors.len()).collect();
-        Some(self.sums(&watched_rows(cells, groups, self.all_sensors, &watched, signals)))
+        let width = self.sensors.len();
+        for piece in rows.chunks(self.pieces.signals * width) {
+            // Shorter ones differ from all others.
+            if piece.len() == self.pieces.signals * width
+                && let Some(distances) = self.pieces.distances(&self.sums(piece), |_| true)
+            {
+                sums.novelty.iter_mut().zip(distances).for_each(|(sum, distance)| *sum += distance);
+                sums.pieces += 1.0;
+            }
+        }
+        sums
     }
 
     fn sums(&self, rows: &[f64]) -> Sums {
@@ -487,6 +570,7 @@ impl Portrait {
             step: of(&|sensor| sensor.step),
             next: of(&|sensor| sensor.next),
             beside: of(&|sensor| sensor.beside),
+            novelty: self.novelty,
         }
     }
 
@@ -595,7 +679,7 @@ impl Portrait {
         changes.clear();
         let chosen: Vec<usize> = if stand_out { few.clone() } else { (0..count).collect() };
         let named = || -> Vec<usize> {
-            let all: Vec<usize> = watched(self.all_sensors, count).collect();
+            let all: Vec<usize> = watched(self.all_sensors).collect();
             if stand_out { few.iter().map(|i| all[*i]).collect() } else { Vec::new() }
         };
         let found = |change: Change, size: f64| Found { change, sensors: named(), size };
@@ -625,9 +709,13 @@ impl Portrait {
         if let Some(reordered) = self.reordered(&moved) {
             return found(Change::Reordered, reordered);
         }
+        if let Some(novelty) = now.novelty.filter(|_| excesses[SHIFTED] > 1.0) {
+            return found(Change::Reordered, shifted(&novelty).1 as f64);
+        }
         let rough = excesses[ROUGHNESS].max(excesses[STEP]);
         let level = excesses[LEVEL].max(excesses[LEVEL_OF_ONE]).max(excesses[LEVELS_APART]);
-        let together = [TOGETHER, TOGETHER_APART, BESIDE, BESIDE_OF_SPREAD].map(|i| excesses[i]);
+        let together =
+            [TOGETHER, TOGETHER_APART, BESIDE, BESIDE_OF_SPREAD, NOVELTY, ORDER].map(|i| excesses[i]);
         let together = together.into_iter().fold(0.0, f64::max);
         let varied = excesses[SPREAD].max(excesses[SPREADS_APART]);
         let roughness = of_chosen(&steps) - of_chosen(&spread);
@@ -683,25 +771,28 @@ impl Portrait {
 const MOST_NAMED: usize = 3;
 const MOST_SHIFT: usize = 3;
 
-impl Length {
-    /// The lows, then the highs, that are kept.
-    fn limit(&self, i: usize) -> Option<f64> {
-        if i < DISTANCES { (i >= ONE_SIDED).then(|| self.low[i]) } else { Some(self.high[i - DISTANCES]) }
-    }
-}
-
 /// Sensors that are looked at, evenly spread over all.
-fn watched(all: usize, watched: usize) -> impl Iterator<Item = usize> {
-    (0..watched).map(move |i| (i as u128 * all as u128 / watched as u128) as usize)
+fn watched(all: usize) -> impl ExactSizeIterator<Item = usize> {
+    let count = all.min(MOST_WATCHED);
+    (0..count).map(move |i| (i as u128 * all as u128 / count as u128) as usize)
 }
 
-fn watched_rows(
+/// Signals that are looked at.
+pub(super) fn most_signals(all_sensors: usize) -> usize {
+    MOST_VALUES / watched(all_sensors).len().max(1)
+}
+
+/// The values of watched sensors in some signals; `None` where these have other sensors.
+pub(super) fn watched_rows(
     cells: &Cells,
     groups: &[Group],
     all: usize,
-    watched: &[usize],
-    signals: std::ops::Range<usize>,
-) -> Vec<f64> {
+    signals: Range<usize>,
+) -> Option<Vec<f64>> {
+    if cells.sensors < all {
+        return None;
+    }
+    let watched: Vec<usize> = watched(all).collect();
     let mut numeric = Numeric::new(std::slice::from_ref(cells), groups, all);
     let (mut rows, mut row) = (Vec::with_capacity(signals.len() * watched.len()), Vec::new());
     for signal in signals {
@@ -709,7 +800,7 @@ fn watched_rows(
         numeric.extend(cells, signal..signal + 1, &mut row);
         rows.extend(watched.iter().map(|sensor| row[*sensor]));
     }
-    rows
+    Some(rows)
 }
 
 /// Where most values are, and how far they spread, whatever a few of them are.
@@ -841,70 +932,6 @@ fn largest_of(count: f64) -> f64 {
     (root - (count.ln().ln() + (4.0 * std::f64::consts::PI).ln() - 2.0 * 0.577) / (2.0 * root)).max(0.6)
 }
 
-/// Steps of scales and of levels.
-const OCTAVE: f64 = 16.0;
-const STEPS_OF_SCALE: f64 = 32.0;
-const MOST_STEPS: f64 = (1_u64 << 52) as f64;
-
-fn scale_of(exponent: i64) -> f64 {
-    // Levels and scales are below the largest values that take part.
-    (exponent.clamp(-16 * 900, 16 * 450) as f64 / OCTAVE).exp2()
-}
-
-fn log_byte(value: f64) -> i8 {
-    (value.log2() * OCTAVE).round().clamp(-127.0, 127.0) as i8
-}
-
-fn of_log_byte(byte: i8) -> f64 {
-    (f64::from(byte) / OCTAVE).exp2()
-}
-
-/// Limits within a sixteenth, away from what is within them.
-fn limit_byte(limit: f64, is_high: bool) -> i64 {
-    let steps = (limit / LIMIT_UNIT).asinh() * LIMIT_STEPS;
-    let steps = if is_high { steps.ceil() } else { steps.floor() };
-    steps.clamp(-1000.0, 1000.0) as i64
-}
-
-fn of_limit_byte(steps: i64) -> f64 {
-    (steps.clamp(-1000, 1000) as f64 / LIMIT_STEPS).sinh() * LIMIT_UNIT
-}
-
-const LIMIT_UNIT: f64 = 0.1;
-const LIMIT_STEPS: f64 = 16.0;
-
-fn write_signed(bytes: &mut Vec<u8>, value: i64) {
-    write_varint(bytes, ((value << 1) ^ (value >> 63)) as u64);
-}
-
-fn read_signed(reader: &mut Reader<'_>) -> Result<i64> {
-    let value = reader.varint()?;
-    Ok((value >> 1) as i64 ^ -((value & 1) as i64))
-}
-
-impl From<Portrait> for String {
-    fn from(portrait: Portrait) -> Self {
-        portrait.bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-}
-
-impl TryFrom<String> for Portrait {
-    type Error = ArchiveError;
-
-    fn try_from(text: String) -> Result<Self> {
-        let digit = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
-        let bytes: Option<Vec<u8>> = text
-            .as_bytes()
-            .chunks(2)
-            .map(|pair| match pair {
-                [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-                _ => None,
-            })
-            .collect();
-        Self::read(&bytes.ok_or_else(|| ArchiveError::corrupt("a portrait is not hexadecimal"))?)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -925,14 +952,18 @@ mod tests {
     }
 
     fn portrait() -> Portrait {
-        Portrait::of_rows(&[rows(0, 1200, wave)], WIDTH, WIDTH).expect("there are enough rows")
+        Portrait::of_rows(&[rows(0, 1200, wave)], WIDTH, Values::Original).expect("there are enough rows")
     }
 
     #[test]
     fn signals_that_go_on_are_alike() {
         let portrait = portrait();
         for (from, count) in [(1200, 12), (1210, 40), (1300, 96), (1250, 300)] {
-            assert_eq!(portrait.found(&portrait.sums(&rows(from, count, wave))), None, "{from}, {count}");
+            assert_eq!(
+                portrait.found(&portrait.with_novelty(&rows(from, count, wave))),
+                None,
+                "{from}, {count}"
+            );
         }
     }
 
@@ -940,7 +971,7 @@ mod tests {
     fn changes_are_named_with_their_size() {
         let portrait = portrait();
         let change = |value: &dyn Fn(usize, usize) -> f64| {
-            portrait.found(&portrait.sums(&rows(1200, 96, value))).expect("a change")
+            portrait.found(&portrait.with_novelty(&rows(1200, 96, value))).expect("a change")
         };
         let doubled = change(&|row, sensor| 2.0 * wave(row, sensor));
         assert_eq!((doubled.change, doubled.sensors.len()), (Change::Scaled, 0));
@@ -959,31 +990,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_what_was_compared_and_damage_is_no_panic() {
-        let portrait = portrait();
-        assert!(portrait.bytes.len() < 250, "{}", portrait.bytes.len());
-        let text = String::from(portrait.clone());
-        assert_eq!(Portrait::try_from(text.clone()).expect("it was written"), portrait);
-        for length in 0..text.len() {
-            assert!(Portrait::try_from(text[..length].to_string()).is_err(), "{length}");
-        }
-        for place in 0..portrait.bytes.len() {
-            let mut damaged = portrait.bytes.clone();
-            damaged[place] ^= 0xA5;
-            if let Ok(damaged) = Portrait::read(&damaged) {
-                let width = damaged.sensors.len();
-                let _ = damaged.found(&damaged.sums(&vec![3.0; width * 64]));
-            }
-        }
-    }
-
-    #[test]
     fn constant_and_huge_values_are_no_panic() {
         for value in [0.0, 5.0, -1e119, 1e-300] {
-            let portrait = Portrait::of_rows(&[rows(0, 200, |_, _| value)], WIDTH, WIDTH);
+            let portrait = Portrait::of_rows(&[rows(0, 200, |_, _| value)], WIDTH, Values::Original);
             let portrait = portrait.expect("there are enough rows");
-            assert_eq!(portrait.found(&portrait.sums(&rows(0, 64, |_, _| value))), None, "{value}");
-            assert!(portrait.found(&portrait.sums(&rows(0, 64, |_, _| 1e100))).is_some(), "{value}");
+            assert_eq!(portrait.found(&portrait.with_novelty(&rows(0, 64, |_, _| value))), None, "{value}");
+            assert!(portrait.found(&portrait.with_novelty(&rows(0, 64, |_, _| 1e100))).is_some(), "{value}");
         }
     }
 }

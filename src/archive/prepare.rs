@@ -14,6 +14,7 @@ use super::layout::{Layout, Table};
 use super::learn::{LearnSettings, Material, given};
 use super::manifest::{DictionaryEntry, hash_of};
 use super::opened::Generation;
+use super::portrait::Portrait;
 use super::quantiser::Bound;
 use super::sampled::{Look, Sampled, look_at};
 use super::site::Site;
@@ -29,6 +30,13 @@ pub(super) struct Request {
     pub bound: Bound,
     pub target: Option<Target>,
     pub learn: LearnSettings,
+}
+
+impl Request {
+    /// How much of tables is looked at.
+    fn look(&self) -> Look {
+        if self.bound == Bound::None { Look::Thorough } else { Look::Glance }
+    }
 }
 
 /// Sensors that atoms are learned for at most. Of longer signals dictionaries would fill the memory, since many are tried.
@@ -48,8 +56,7 @@ pub(super) async fn learn(
     group_sensors: usize,
     observer: &dyn Observer,
 ) -> Result<Generation> {
-    let look = if request.bound == Bound::None { Look::Thorough } else { Look::Glance };
-    let sampled = look_at(table, sources, 1.0, look).await?;
+    let sampled = look_at(table, sources, 1.0, request.look()).await?;
     let material = material(table, sources, &sampled)?;
     let trials = Trials::new(&material, &sampled);
     let settings = settings_for(&request.learn, material.sensors);
@@ -100,10 +107,10 @@ pub(super) async fn learn(
     description.target = request.target;
     description.learn = request.learn.clone();
     description.promise = promise;
-    description.portrait = if kept.is_none() { material.portrait() } else { None };
+    let portrait = if kept.is_none() { material.portrait() } else { None };
     description.kept = kept;
     description.search = search;
-    Ok(Generation { codebook, description })
+    Ok(Generation { codebook, description, portrait })
 }
 
 /// What can be learned from what was looked at of these tables. What is wrong with a single one is told with its name.
@@ -134,19 +141,40 @@ pub(super) async fn take_over(
     }
     let codebook = Arc::new(given(dictionary, request.bound)?);
     let mut description = Description::new(&codebook, table.layout.clone(), Vec::new(), request.bound, 0);
-    let first = &sources[..sources.len().min(1)];
-    let mut sampled = look_at(table, first, 1.0, Look::Thorough).await?;
-    sampled.learned.clear();
-    let material = material(table, first, &sampled)?;
+    let (material, sampled) = of_first(table, sources).await?;
+    let mut portrait = None;
     if material.sensors == codebook.sensors() && !sampled.blocks.is_empty() {
         let trials = Trials::new(&material, &sampled);
         let (bound, rounding) = (request.bound, request.bound);
         let settings = Settings { codebook: codebook.clone(), bound, rounding, group_sensors };
         let outcome = trials.run(&settings, 0, Effort::Full, true)?;
         description.promise = Promise::new(&outcome);
-        description.portrait = material.portrait();
+        portrait = material.portrait();
     }
-    Ok(Generation { codebook, description })
+    Ok(Generation { codebook, description, portrait })
+}
+
+/// What is looked at where a dictionary is given.
+async fn of_first(table: &Table, sources: &[&Source]) -> Result<(Material, Sampled)> {
+    let first = &sources[..sources.len().min(1)];
+    let mut sampled = look_at(table, first, 1.0, Look::Thorough).await?;
+    sampled.learned.clear();
+    Ok((material(table, first, &sampled)?, sampled))
+}
+
+/// What signals were like when an earlier run of the same job has learned from these tables, or has taken a dictionary
+/// over for them.
+pub(super) async fn portrait(
+    table: &Table,
+    sources: &[&Source],
+    request: &Request,
+    is_given: bool,
+) -> Result<Option<Arc<Portrait>>> {
+    if is_given {
+        return Ok(of_first(table, sources).await?.0.portrait());
+    }
+    let sampled = look_at(table, sources, 1.0, request.look()).await?;
+    Ok(material(table, sources, &sampled)?.portrait())
 }
 
 /// Writes a dictionary's file.
@@ -176,7 +204,8 @@ pub(super) async fn stored_dictionary(
         Err(error) => return Err(error.into()),
     };
     let (codebook, description): (Codebook, Description) = dictionary_file::read(bytes.clone())?;
-    Ok(Some((Generation { codebook: Arc::new(codebook), description }, entry_of(&bytes, spot.file))))
+    let generation = Generation { codebook: Arc::new(codebook), description, portrait: None };
+    Ok(Some((generation, entry_of(&bytes, spot.file))))
 }
 
 fn entry_of(bytes: &Bytes, file: Option<String>) -> DictionaryEntry {

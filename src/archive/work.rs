@@ -12,7 +12,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart};
 
 use super::block::{self, CodedBlock, Purpose};
-use super::cells::Cells;
+use super::compress::rows_of;
 use super::copied::{copy, unreadable};
 use super::data_file::DataFile;
 use super::data_file_writer::{DataFileWriter, Settings};
@@ -24,15 +24,16 @@ use super::hashes::{Hashes, hash_file};
 use super::job::{Job, JobObserver, JobProgress, JobReport};
 use super::layout::{Layout, Table};
 use super::manifest::{DictionaryEntry, FileEntry, Manifest, hash_of};
-use super::opened::Generation;
+use super::opened::{Archive, Generation};
 use super::originals::{OfContent, local_hash};
 use super::other_columns::other_columns;
 use super::output::Output;
+use super::own_rows;
 use super::parquet_footer::{fetch_footer, indexed_length, parse_footer, with_index};
-use super::placed::{block_rows, place_rows};
+use super::placed::{Placed, block_rows, place_rows};
 use super::placement::Placement;
 use super::pool::compute;
-use super::portrait::{Change, Portrait, Sums};
+use super::portrait::{Change, Portrait, Sums, Values};
 use super::prepare::{self, Request};
 use super::quantiser::Bound;
 use super::site::{Site, Spot};
@@ -46,6 +47,8 @@ pub(super) struct Work<'a> {
     /// The dictionary in use, and its number.
     pub generation: Generation,
     pub number: u32,
+    /// The archive that files are added to.
+    pub archive: Option<&'a Archive>,
     /// Dictionaries that were learned on the way.
     pub later: Vec<DictionaryEntry>,
     /// Data files that were written.
@@ -66,16 +69,15 @@ impl Work<'_> {
     ) -> Result<JobReport> {
         let failed = failed.into_iter().map(|(name, error)| (name, error.to_string())).collect();
         let mut report = JobReport { failed, ..JobReport::default() };
+        self.portray(sources).await?;
         for (i, source) in sources.iter().enumerate() {
             if self.job.resume
-                && let Some(entry) = self.finished(source).await?
+                && let Some(entry) = self.finished(&sources[i..]).await?
             {
                 let entry = known_by_content(entry, source).await;
                 self.progress.rows += source.rows;
                 report.resumed += 1;
-                if self.generation.description.portrait.is_none() {
-                    report.drift.extend(resumed_drift(&entry, self.generation.description.promise));
-                }
+                report.drift.extend(resumed_drift(&entry, self.generation.description.promise));
                 report.files.push(entry);
                 continue;
             }
@@ -95,6 +97,43 @@ impl Work<'_> {
             }
         }
         Ok(report)
+    }
+
+    /// Finds out what signals are like that the dictionary is for, where that is not known and something is to be compared
+    /// with them: the archive's own rows tell, or the tables that an earlier run of this job has learned from.
+    async fn portray(&mut self, sources: &[Source]) -> Result<()> {
+        let Generation { codebook, description, portrait } = &self.generation;
+        let signals = match description.layout {
+            Layout::Long { .. } | Layout::Window { .. } => rows_of(sources) / codebook.sensors() as u64,
+            _ => rows_of(sources),
+        };
+        let is_compared = description.promise.is_some() && description.kept.is_none();
+        if portrait.is_some() || !is_compared || signals < FEWEST_COMPARED {
+            return Ok(());
+        }
+        let portrait = match self.archive {
+            Some(archive) if self.later.is_empty() => {
+                own_rows::portrait(archive, &self.generation, self.number).await?
+            }
+            _ => self.portrait_of(sources).await?,
+        };
+        self.generation.portrait = portrait;
+        Ok(())
+    }
+
+    /// What signals of these tables are like, one that cannot be read aside: it fails when its turn comes.
+    async fn portrait_of(&self, sources: &[Source]) -> Result<Option<Arc<Portrait>>> {
+        let (table, mut fitting) = self.fitting(sources)?;
+        let is_given = self.job.dictionary.is_some() && self.later.is_empty();
+        loop {
+            match prepare::portrait(&table, &fitting, &self.request(), is_given).await {
+                Err(ArchiveError::File { path, error }) if fitting.len() > 1 && !error.ends_a_job() => {
+                    fitting.retain(|source| source.input.name != path);
+                }
+                Err(error) if !error.ends_a_job() => return Ok(None),
+                other => return other,
+            }
+        }
     }
 
     /// Compresses the first of these files. Where it has drifted and that is asked for, it is compressed again with
@@ -133,7 +172,7 @@ impl Work<'_> {
         // A dictionary that promises no more than the old one has left is of no use, unless it knows what signals are
         // like by now.
         let leaves_less = next.description.promise.is_some_and(|promise| promise.left < drift.left);
-        if !leaves_less && (next.description.portrait.is_none() || drift.change == Change::Left) {
+        if !leaves_less && (next.portrait.is_none() || drift.change == Change::Left) {
             return coded.publish().await;
         }
         let number = self.number + 1;
@@ -160,13 +199,23 @@ impl Work<'_> {
 
     /// A dictionary for what this archive was made for, learned from these files.
     async fn learned_from(&self, sources: &[Source]) -> Result<Generation> {
+        let (table, fitting) = self.fitting(sources)?;
+        prepare::learn(&table, &fitting, &self.request(), self.group_sensors, self.observer).await
+    }
+
+    /// What this archive was made for.
+    fn request(&self) -> Request {
         let description = &self.generation.description;
         let bound = if description.target.is_some() { Bound::None } else { description.bound };
-        let request = Request { bound, target: description.target, learn: description.learn.clone() };
-        let table = Table::new(description.layout.clone(), self.schema.clone(), Vec::new())?;
-        let fitting: Vec<&Source> =
-            sources.iter().filter(|source| source.schema.fields() == self.schema.fields()).collect();
-        prepare::learn(&table, &fitting, &request, self.group_sensors, self.observer).await
+        Request { bound, target: description.target, learn: description.learn.clone() }
+    }
+
+    /// Those of these files that have the archive's columns.
+    fn fitting<'s>(&self, sources: &'s [Source]) -> Result<(Table, Vec<&'s Source>)> {
+        let layout = self.generation.description.layout.clone();
+        let fits = |source: &&Source| source.schema.fields() == self.schema.fields();
+        let table = Table::new(layout, self.schema.clone(), Vec::new())?;
+        Ok((table, sources.iter().filter(fits).collect()))
     }
 
     /// Goes on with a later dictionary.
@@ -196,22 +245,28 @@ impl Work<'_> {
     }
 
     fn settings(&self) -> Settings {
-        let Generation { codebook, description } = &self.generation;
+        let Generation { codebook, description, .. } = &self.generation;
         let (codebook, bound, rounding) = (codebook.clone(), description.bound, description.rounding());
         Settings { codebook, bound, rounding, group_sensors: self.group_sensors }
     }
 
-    /// The entry of a data file that an earlier run has finished.
-    async fn finished(&mut self, source: &Source) -> Result<Option<FileEntry>> {
+    /// The entry of the data file of the first of these tables, if an earlier run has finished it.
+    async fn finished(&mut self, sources: &[Source]) -> Result<Option<FileEntry>> {
+        let Some(source) = sources.first() else { return Ok(None) };
         for spot in self.site.expected(&source.input.name, &source.identity())? {
-            if let Some(entry) = self.finished_at(source, spot).await? {
+            if let Some(entry) = self.finished_at(source, spot, sources).await? {
                 return Ok(Some(entry));
             }
         }
         Ok(None)
     }
 
-    async fn finished_at(&mut self, source: &Source, spot: Spot) -> Result<Option<FileEntry>> {
+    async fn finished_at(
+        &mut self,
+        source: &Source,
+        spot: Spot,
+        sources: &[Source],
+    ) -> Result<Option<FileEntry>> {
         let (store, path) = (&self.site.store, &spot.path);
         let length = match store.head(path).await {
             Ok(found) => found.size,
@@ -239,6 +294,7 @@ impl Work<'_> {
                     return Ok(None);
                 }
                 self.adopt(later, stored);
+                self.portray(sources).await?;
                 file
             }
         };
@@ -285,7 +341,7 @@ impl Work<'_> {
         left: Option<(f64, u64)>,
         stored: Option<Vec<Vec<String>>>,
     ) -> FileEntry {
-        let Description { promise, portrait, .. } = &self.generation.description;
+        let promise = self.generation.description.promise;
         FileEntry {
             path: source.input.name.clone(),
             file: spot.file.clone(),
@@ -299,9 +355,9 @@ impl Work<'_> {
             stored,
             generation: self.number,
             left: left.map(|(left, _)| left),
-            left_limit: left
-                .zip(*promise)
-                .map(|((_, signals), promise)| promise.allowed(signals, portrait.is_some())),
+            left_limit: left.zip(promise).map(|((_, signals), promise)| {
+                promise.allowed(signals, self.generation.is_told_by_portrait())
+            }),
             drift: None,
             error,
         }
@@ -309,8 +365,8 @@ impl Work<'_> {
 
     /// Compresses one file; it is stored as it was if that is not larger, or if a dictionary does not pay.
     async fn file(&mut self, source: &Source, spot: &Spot) -> Result<Coded> {
-        let Description { layout, series, promise, portrait, kept, .. } = &self.generation.description;
-        let (promise, portrait, kept) = (*promise, portrait.clone(), kept.is_some());
+        let Description { layout, series, promise, kept, .. } = &self.generation.description;
+        let (promise, portrait, kept) = (*promise, self.generation.portrait.clone(), kept.is_some());
         let table = Table::new(layout.clone(), source.schema.clone(), series.clone())?;
         if source.schema.fields() != self.schema.fields() {
             return Err(ArchiveError::layout(other_columns(&source.schema, self.schema)));
@@ -331,7 +387,12 @@ impl Work<'_> {
                 let left = Some((watch.left().share(), signals));
                 let taken = Taken { bytes: coded_bytes, values: error.values };
                 let drift = promise.and_then(|promise| {
-                    let known = Known { table: &table, promise: &promise, portrait: portrait.as_deref() };
+                    let known = Known {
+                        table: &table,
+                        promise: &promise,
+                        portrait: portrait.as_deref(),
+                        is_told_by_portrait: self.generation.is_told_by_portrait(),
+                    };
                     watch.drift(&source.input.name, signals, taken, &known)
                 });
                 let mut entry = self.entry(source, spot, length, hash, &footer, error, left, None);
@@ -376,7 +437,7 @@ impl Work<'_> {
         let blocks = read_ahead(
             source.blocks(table.list_column(), source.all_rows(), rows, table.rows_of_signal()).await?,
         );
-        let portrait = self.generation.description.portrait.clone();
+        let portrait = self.generation.portrait.clone();
         let coded = blocks.map(|block| {
             let (table, settings, portrait) = (table.clone(), settings.clone(), portrait.clone());
             async move {
@@ -513,11 +574,26 @@ fn time_of(table: &Table, rows: &RecordBatch, row: usize) -> Option<String> {
 /// A row group: its rows, where their signals are, their codes, and what some of its chunks of signals are like.
 type CodedRows = (RecordBatch, Placement, CodedBlock, Vec<Option<Sums>>);
 
+/// Fewer signals tell nothing: to add them the archive's own are not read.
+const FEWEST_COMPARED: u64 = 4;
 /// Cells of a block that are compared with what was learned from.
 const COMPARED_CELLS: usize = 1 << 18;
 
 /// What chunks of a block's signals are like: of all, or of some that are evenly spread.
-fn seen(table: &Table, portrait: &Portrait, cells: &Cells) -> Vec<Option<Sums>> {
+fn seen(
+    table: &Table,
+    settings: &Settings,
+    portrait: &Portrait,
+    (placed, block): (&Placed, &CodedBlock),
+) -> Result<Vec<Option<Sums>>> {
+    let decoded;
+    let cells = match portrait.values {
+        Values::Decoded if settings.bound != Bound::Lossless => {
+            decoded = placed.decode(table, settings, block)?;
+            &decoded
+        }
+        _ => &placed.cells,
+    };
     let (signals, groups) = (cells.signals(), table.groups(cells.sensors, usize::MAX));
     let stride = cells.state.len().div_ceil(COMPARED_CELLS).max(1);
     let look = |chunk: usize| {
@@ -525,7 +601,7 @@ fn seen(table: &Table, portrait: &Portrait, cells: &Cells) -> Vec<Option<Sums>> 
         let is_compared = chunk % stride == stride / 2;
         is_compared.then(|| portrait.look(cells, &groups, first..(first + block::CHUNK).min(signals)))?
     };
-    (0..signals.div_ceil(block::CHUNK)).map(look).collect()
+    Ok((0..signals.div_ceil(block::CHUNK)).map(look).collect())
 }
 
 fn code_rows(
@@ -537,7 +613,10 @@ fn code_rows(
     let mut coded = Vec::new();
     let _whole = place_rows(table, settings.codebook.sensors(), rows, &mut |placed| {
         let block = placed.encode(table, settings, Purpose::Publish)?;
-        let seen = portrait.map_or_else(Vec::new, |portrait| seen(table, portrait, &placed.cells));
+        let seen = match portrait {
+            Some(portrait) => seen(table, settings, portrait, (&placed, &block))?,
+            None => Vec::new(),
+        };
         coded.push((placed.rows, placed.placement, block, seen));
         Ok(ControlFlow::Continue(()))
     })?;
