@@ -41,7 +41,7 @@ const ATOM_RUNGS: [usize; 19] = [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96
 const GLANCED_ATOM_RUNGS: [usize; 7] = [0, 1, 2, 4, 16, 64, 256];
 /// A low penalty, which as many atoms or more are measured with, too.
 const LAMBDA_OF_MANY: f64 = 0.05;
-const MANY: usize = 16;
+const MANY: usize = 4;
 /// Codes with as low a penalty or a lower one want atoms that were learned with a low one.
 const LOW_LAMBDA: f64 = 0.1;
 /// Distinct signals that an atom needs to be learned from.
@@ -168,7 +168,7 @@ impl<'a> Candidates<'a> {
         (0..ladders[ATOMS].rungs).filter(is_swept).map(with_atoms).collect()
     }
 
-    /// The same many atoms learned and used with a low penalty.
+    /// The same atoms learned and used with a low penalty.
     pub fn with_low_penalty(&self, rungs: &[usize]) -> Option<Vec<usize>> {
         let low = self.lambdas.iter().position(|lambda| *lambda == Lambda::Share(LAMBDA_OF_MANY))?;
         let mut other = rungs.to_vec();
@@ -380,7 +380,8 @@ impl<'a> Candidates<'a> {
         };
         let codebook = match made {
             Some(codebook) => codebook,
-            None => self.material.without_atoms(bound)?,
+            // What is near the medians is looked for in the end.
+            None => self.material.without_atoms(bound, depth.1 == Effort::Full)?,
         };
         Ok(Arc::new(codebook))
     }

@@ -18,7 +18,7 @@ use crate::math::{Dictionary, Kernel, PreparedDictionary, dot, vectorised};
 /// Weights are multiples of `1 / WEIGHT_ONE`.
 pub(crate) const WEIGHT_ONE: i32 = 64;
 /// An atom's sensors are told apart to this share of the bound.
-const SHARE_OF_BOUND: f64 = 0.7;
+pub(super) const SHARE_OF_BOUND: f64 = 0.7;
 /// Without a bound: to this share of the sensor's standard deviation.
 const SHARE_OF_DEVIATION: f64 = 1.0 / 16.0;
 /// Atoms deviate from their centre by about this many steps at most.

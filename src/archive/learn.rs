@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
+use rayon::prelude::*;
 
 use super::cells::{Cells, none_takes_part, numeric};
-use super::codebook::{Codebook, coarse};
+use super::codebook::{Codebook, SHARE_OF_BOUND, coarse};
 use super::layout::{Layout, Table};
 use super::placed::place_all;
 use super::portrait::Portrait;
@@ -375,10 +376,38 @@ impl Material {
         }
     }
 
-    /// A codebook that predicts every sensor by its median: residuals do all of the work.
-    pub fn without_atoms(&self, bound: Bound) -> Result<Codebook> {
+    /// A codebook that predicts every sensor by its median, or by what is near it and suits the bound: residuals do all of
+    /// the work.
+    pub fn without_atoms(&self, bound: Bound, is_aligned: bool) -> Result<Codebook> {
         let kernel = kernels::build("linear", &|_| None)?;
-        Codebook::without_atoms(&self.medians, &self.deviations, bound, kernel, LEARNED_LAMBDA)
+        let centre = match bound {
+            Bound::MaxError(bound) if is_aligned => self.aligned(bound),
+            _ => self.medians.clone(),
+        };
+        Codebook::without_atoms(&centre, &self.deviations, bound, kernel, LEARNED_LAMBDA)
+    }
+
+    /// The medians, moved by parts of what values are rounded to: where its edges lie decides how often a sensor goes from
+    /// one integer to another.
+    fn aligned(&self, bound: f64) -> Vec<f64> {
+        const ENOUGH: usize = 8192;
+        let signals = self.signals();
+        let stride = signals.div_ceil(ENOUGH).max(1);
+        let changes = |sensor: usize, centre: f64| -> f64 {
+            let whole = |signal: usize| {
+                ((self.rows[signal * self.sensors + sensor] - centre) / (2.0 * bound)).round()
+            };
+            let change = |signal: usize| (whole(signal) - whole(signal - 1)).abs().ln_1p();
+            (1..signals).step_by(stride).map(change).sum()
+        };
+        let best = |(sensor, median): (usize, &f64)| {
+            let step = SHARE_OF_BOUND * bound;
+            let moved = [0.0, 1.0, -1.0, 2.0].map(|steps| ((median / step).round() + steps) * step);
+            let costs = moved.map(|centre| changes(sensor, centre));
+            let best = (0..moved.len()).min_by(|a, b| costs[*a].total_cmp(&costs[*b]));
+            best.map_or(*median, |best| moved[best])
+        };
+        self.medians.par_iter().enumerate().map(best).collect()
     }
 }
 

@@ -95,7 +95,7 @@ pub(super) async fn learn(
     let (settings, promise, search) = match chosen {
         Some(chosen) => (chosen.settings, chosen.promise, chosen.tried),
         None => {
-            let (codebook, bound) = (Arc::new(material.without_atoms(request.bound)?), request.bound);
+            let (codebook, bound) = (Arc::new(material.without_atoms(request.bound, false)?), request.bound);
             (Settings { codebook, bound, rounding: bound, group_sensors }, None, Vec::new())
         }
     };
