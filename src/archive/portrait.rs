@@ -44,6 +44,8 @@ const ROOM: f64 = 0.045;
 const FEW_ARE_UNSURE: f64 = 3.0;
 /// The same where sensors are alike, so that any order of them is as good.
 const ROOM_OF_SHIFT: f64 = 0.1;
+/// Pieces that are farther from what is known than its own, by so much as a logarithm, are not known.
+const AS_KNOWN: f64 = 0.7;
 /// Half as many signals may be farther by this share.
 const SHORTER_IS_WIDER: f64 = 0.8;
 /// Long runs are compared with shorter ones, too: of those there are more.
@@ -733,8 +735,12 @@ impl Portrait {
         if let Some(reordered) = self.reordered(&moved) {
             return found(Change::Reordered, reordered);
         }
-        if let Some(novelty) = now.novelty.filter(|_| excesses[SHIFTED] > 1.0) {
-            return found(Change::Reordered, shifted(&novelty).1 as f64);
+        if let Some((novelty, known)) = now.novelty.zip(self.novelty).filter(|_| excesses[SHIFTED] > 1.0) {
+            let (gained, shift) = shifted(&novelty);
+            // What is known by then, and not only less unlike that.
+            if novelty[0] - gained - known[0] < AS_KNOWN {
+                return found(Change::Reordered, shift as f64);
+            }
         }
         let rough = excesses[ROUGHNESS].max(excesses[STEP]);
         let level = excesses[LEVEL].max(excesses[LEVEL_OF_ONE]).max(excesses[LEVELS_APART]);
@@ -1014,6 +1020,26 @@ mod tests {
         assert!(moved.size > 2.0, "{moved:?}");
         let mixed = change(&|row, sensor| wave(1200 + row * 37 % 96, sensor));
         assert_eq!(mixed.change, Change::Noisier);
+    }
+
+    #[test]
+    fn what_was_looked_at_itself_is_no_change() {
+        // A walk: all of it spreads farther than any of its parts.
+        let mut place = [0.0; WIDTH];
+        let walk = rows(0, 2000, |row, sensor| ((row * 7919 + sensor * 104_729) % 1009) as f64 - 504.0);
+        let walk: Vec<f64> = walk
+            .iter()
+            .enumerate()
+            .map(|(i, step)| {
+                place[i % WIDTH] += step;
+                place[i % WIDTH]
+            })
+            .collect();
+        for looked_at in [rows(0, 1200, wave), walk] {
+            let portrait = Portrait::of_rows(std::slice::from_ref(&looked_at), WIDTH, Values::Original);
+            let portrait = portrait.expect("there are enough rows");
+            assert_eq!(portrait.found(&portrait.with_novelty(&looked_at)), None);
+        }
     }
 
     #[test]
