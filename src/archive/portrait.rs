@@ -40,6 +40,14 @@ const UNLIKELY: f64 = 3.1;
 const LEAST_FACTOR: f64 = 1.15;
 /// A little more is no change.
 const ROOM: f64 = 0.045;
+/// Fewer signals have shown less of what there is: by so much over the root of their number limits are wider.
+const FEW_ARE_UNSURE: f64 = 3.0;
+/// The same where sensors are alike, so that any order of them is as good.
+const ROOM_OF_SHIFT: f64 = 0.1;
+/// Pieces that are farther from what is known than its own, by so much as a logarithm, are not known.
+const AS_KNOWN: f64 = 0.7;
+/// Half as many signals may be farther by this share.
+const SHORTER_IS_WIDER: f64 = 0.8;
 /// Long runs are compared with shorter ones, too: of those there are more.
 const COMPARED_LENGTH: f64 = 16.0;
 const LONGER: f64 = 2.0;
@@ -58,7 +66,7 @@ const SHIFTS: [i64; 2] = [1, -1];
 const NEIGHBOURS: f64 = 0.05;
 
 /// The distances of runs: the first have no sign.
-const ONE_SIDED: usize = 9;
+const ONE_SIDED: usize = 10;
 const DISTANCES: usize = 16;
 type Distances = [f64; DISTANCES];
 const LEVEL: usize = 0;
@@ -70,13 +78,13 @@ const LEVEL_OF_ONE: usize = 5;
 const STEP_OF_ONE: usize = 6;
 const NOVELTY: usize = 7;
 const SHIFTED: usize = 8;
-const SPREAD: usize = 9;
-const STEP: usize = 10;
-const ROUGHNESS: usize = 11;
-const TOGETHER: usize = 12;
-const BESIDE: usize = 13;
-const BESIDE_OF_SPREAD: usize = 14;
-const ORDER: usize = 15;
+const ORDER: usize = 9;
+const SPREAD: usize = 10;
+const STEP: usize = 11;
+const ROUGHNESS: usize = 12;
+const TOGETHER: usize = 13;
+const BESIDE: usize = 14;
+const BESIDE_OF_SPREAD: usize = 15;
 
 /// What signals were like.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,10 +112,15 @@ struct Pieces {
 
 impl Pieces {
     /// How far a piece is from the one that is most like it, of those that count: as it is, and in other orders.
-    fn distances(&self, piece: &Sums, counts: impl Fn(usize) -> bool) -> Option<[f64; ORDERS]> {
+    fn distances(
+        &self,
+        piece: &Sums,
+        sensors: &[Sensor],
+        counts: impl Fn(usize) -> bool,
+    ) -> Option<[f64; ORDERS]> {
         let mut distances = [0.0; ORDERS];
         for (order, distance) in distances.iter_mut().enumerate() {
-            let features = features(piece, order);
+            let features = features(piece, order, sensors);
             let counted = self.features.iter().enumerate().filter(|(i, _)| counts(*i));
             let nearest = counted.map(|(_, other)| apart_by(&features, other)).min_by(f32::total_cmp)?;
             *distance = f64::from(nearest) / features.len().max(1) as f64;
@@ -128,17 +141,27 @@ fn apart_by(one: &[f32], other: &[f32]) -> f32 {
     sums.iter().sum()
 }
 
-/// What tells pieces apart, with their sensors in one of several orders.
-fn features(sums: &Sums, order: usize) -> Vec<f32> {
+/// What tells pieces apart, with their sensors in one of several orders: each in the units of the one whose place it takes.
+fn features(sums: &Sums, order: usize, sensors: &[Sensor]) -> Vec<f32> {
     let (signals, steps) = (sums.signals.max(1.0), sums.steps.max(1.0));
-    let count = sums.of.len();
+    let count = sums.of.len().min(sensors.len());
     let mut features = Vec::with_capacity(3 * count.min(MOST_COMPARED));
+    let spread_of = |mean: f64, squares: f64| (squares / signals - mean * mean).max(0.0).sqrt();
     for sensor in (0..count).step_by(count.div_ceil(MOST_COMPARED).max(1)) {
-        let of = &sums.of[in_order(sensor, order, count)];
-        let level = of.value / signals;
-        let variance = (of.square / signals - level * level).max(0.0);
-        let logarithm = |size: f64| (size + LITTLE).ln();
-        features.extend([level, logarithm(variance.sqrt()), logarithm(of.step / steps)].map(|f| f as f32));
+        let other = in_order(sensor, order, count);
+        let of = &sums.of[other];
+        let (level, spread, step) = if other == sensor {
+            let level = of.value / signals;
+            (level, spread_of(level, of.square), of.step / steps)
+        } else {
+            let (from, to) = (&sensors[other], &sensors[sensor]);
+            let (level, scale) = (of.whole_value / signals, from.scale / to.scale);
+            let moved = (from.level - to.level) / to.scale + level * scale;
+            let spread = spread_of(level, of.whole_square) * scale;
+            (moved, spread, of.whole_step / steps * scale)
+        };
+        let logarithm = |size: f64| (size.min(FARTHEST) + LITTLE).ln() as f32;
+        features.extend([level.clamp(-FARTHEST, FARTHEST) as f32, logarithm(spread), logarithm(step)]);
     }
     features
 }
@@ -328,7 +351,8 @@ impl Traits {
         if let Some((novelty, from)) = self.novelty.zip(from.novelty) {
             distances[NOVELTY] = (novelty[0] - from[0]).max(0.0);
             distances[SHIFTED] = shifted(&novelty).0.max(0.0);
-            distances[ORDER] = disorder(&novelty) - disorder(&from);
+            // What was looked at itself is nearer than all else, and in order.
+            distances[ORDER] = (disorder(&novelty) - disorder(&from)).max(0.0);
         }
         distances[SPREAD] = mean(spread.iter().copied());
         distances[STEP] = mean(step.iter().copied());
@@ -479,7 +503,7 @@ impl Portrait {
         let starts: Vec<_> = (0..most).map(|i| starts[i * all / most]).collect();
         for (number, start, _) in &starts {
             let rows = &runs[*number][start * width..(start + signals) * width];
-            pieces.features.push(features(&self.sums(rows), 0));
+            pieces.features.push(features(&self.sums(rows), 0, &self.sensors));
         }
         let neighbours = ((before as f64 * NEIGHBOURS) as usize).max(2 * signals);
         let (stride, mut place) = ((before / signals).div_ceil(MOST_PIECES).max(1), 0);
@@ -487,7 +511,7 @@ impl Portrait {
             for (piece, rows) in rows.chunks_exact(signals * width).enumerate().step_by(stride) {
                 let place = place + piece * signals;
                 let is_far = |other: usize| starts[other].2.abs_diff(place) >= neighbours;
-                let found = pieces.distances(&self.sums(rows), is_far);
+                let found = pieces.distances(&self.sums(rows), &self.sensors, is_far);
                 if let (Some(distances), Some(sums)) = (found, chunks.get_mut(piece * RUNS_OF_PIECE)) {
                     (sums.novelty, sums.pieces) = (distances, 1.0);
                 }
@@ -513,7 +537,7 @@ impl Portrait {
         for piece in rows.chunks(self.pieces.signals * width) {
             // Shorter ones differ from all others.
             if piece.len() == self.pieces.signals * width
-                && let Some(distances) = self.pieces.distances(&self.sums(piece), |_| true)
+                && let Some(distances) = self.pieces.distances(&self.sums(piece), &self.sensors, |_| true)
             {
                 sums.novelty.iter_mut().zip(distances).for_each(|(sum, distance)| *sum += distance);
                 sums.pieces += 1.0;
@@ -591,7 +615,7 @@ impl Portrait {
         let first = self.lengths.first()?;
         let (mut low, mut high) = (first.low, first.high);
         if signals < first.signals as f64 {
-            let wider = 0.5 * (first.signals as f64 / signals.max(1.0)).log2();
+            let wider = SHORTER_IS_WIDER * (first.signals as f64 / signals.max(1.0)).log2();
             for i in 0..DISTANCES {
                 let room = if i < ONE_SIDED { high[i] } else { (high[i] - low[i]) / 2.0 };
                 high[i] += wider * room;
@@ -615,7 +639,9 @@ impl Portrait {
     /// How far signals are from these: more than 1 is too far.
     pub(super) fn distance(&self, sums: &Sums) -> f64 {
         let distances = Traits::of(sums).distances(&self.traits());
-        let Some((low, high)) = self.limits(sums.signals) else { return 0.0 };
+        let Some((low, high)) = self.limits(sums.signals) else {
+            return 0.0;
+        };
         self.excesses(&distances, &low, &high).into_iter().fold(0.0, f64::max)
     }
 
@@ -709,8 +735,12 @@ impl Portrait {
         if let Some(reordered) = self.reordered(&moved) {
             return found(Change::Reordered, reordered);
         }
-        if let Some(novelty) = now.novelty.filter(|_| excesses[SHIFTED] > 1.0) {
-            return found(Change::Reordered, shifted(&novelty).1 as f64);
+        if let Some((novelty, known)) = now.novelty.zip(self.novelty).filter(|_| excesses[SHIFTED] > 1.0) {
+            let (gained, shift) = shifted(&novelty);
+            // What is known by then, and not only less unlike that.
+            if novelty[0] - gained - known[0] < AS_KNOWN {
+                return found(Change::Reordered, shift as f64);
+            }
         }
         let rough = excesses[ROUGHNESS].max(excesses[STEP]);
         let level = excesses[LEVEL].max(excesses[LEVEL_OF_ONE]).max(excesses[LEVELS_APART]);
@@ -906,6 +936,7 @@ fn lengths(chunks: &[Vec<Sums>], all: &Sums, run: usize) -> Vec<Length> {
         // Runs that overlap are not as many.
         let different = (total / count).min(distances.len());
         let factor = (UNLIKELY / largest_of(different as f64)).max(LEAST_FACTOR);
+        let factor = factor * (1.0 + FEW_ARE_UNSURE / ((total * run) as f64).sqrt());
         let mut length =
             Length { signals: count * run, low: [f64::MIN; DISTANCES], high: [f64::MAX; DISTANCES] };
         for i in 0..DISTANCES {
@@ -914,9 +945,11 @@ fn lengths(chunks: &[Vec<Sums>], all: &Sums, run: usize) -> Vec<Length> {
             let (low, high) = all
                 .iter()
                 .fold((middle, middle), |(low, high), distance| (low.min(*distance), high.max(*distance)));
-            length.high[i] = middle + factor * (high - middle) + ROOM;
+            let room = if i == SHIFTED { ROOM_OF_SHIFT } else { ROOM };
+            // The whole is no change, even where each part is.
+            length.high[i] = (middle + factor * (high - middle)).max(0.0) + room;
             if i >= ONE_SIDED {
-                length.low[i] = middle - factor * (middle - low) - ROOM;
+                length.low[i] = (middle - factor * (middle - low)).min(0.0) - room;
             }
         }
         lengths.push(length);
@@ -987,6 +1020,26 @@ mod tests {
         assert!(moved.size > 2.0, "{moved:?}");
         let mixed = change(&|row, sensor| wave(1200 + row * 37 % 96, sensor));
         assert_eq!(mixed.change, Change::Noisier);
+    }
+
+    #[test]
+    fn what_was_looked_at_itself_is_no_change() {
+        // A walk: all of it spreads farther than any of its parts.
+        let mut place = [0.0; WIDTH];
+        let walk = rows(0, 2000, |row, sensor| ((row * 7919 + sensor * 104_729) % 1009) as f64 - 504.0);
+        let walk: Vec<f64> = walk
+            .iter()
+            .enumerate()
+            .map(|(i, step)| {
+                place[i % WIDTH] += step;
+                place[i % WIDTH]
+            })
+            .collect();
+        for looked_at in [rows(0, 1200, wave), walk] {
+            let portrait = Portrait::of_rows(std::slice::from_ref(&looked_at), WIDTH, Values::Original);
+            let portrait = portrait.expect("there are enough rows");
+            assert_eq!(portrait.found(&portrait.with_novelty(&looked_at)), None);
+        }
     }
 
     #[test]

@@ -138,3 +138,22 @@ fn drift_is_told_with_few_atoms_and_with_many() {
     all_are_named("wide", &["--target-nmae", "0.03"]);
     all_are_named("long", &["--max-error", "1", "--atoms", "48"]);
 }
+
+#[test]
+fn nothing_is_compared_with_a_damaged_file() {
+    let folder = Folder::new();
+    let learned = folder.of_values("learned", "list", LEARNED, value);
+    let more = folder.of_values("more", "list", ADDED, |row, sensor| value(LEARNED + row, sensor));
+    let archive = folder.path("archive");
+    ok(&["compress", &learned, "-o", &archive, "--max-error", "0.5"]);
+    let file = format!("{archive}/learned.parquet");
+    let mut bytes = std::fs::read(&file).expect("it was written");
+    // In the codes and residuals of the first row group.
+    for byte in &mut bytes[100..1000] {
+        *byte ^= 0x55;
+    }
+    std::fs::write(&file, bytes).expect("written");
+    let output = run(&["append", &archive, &more]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("learned.parquet"), "{told}");
+}
