@@ -26,6 +26,7 @@ use parquet::schema::types::{ColumnPath, SchemaDescriptor};
 
 use super::block::CodedBlock;
 use super::codebook::Codebook;
+use super::drift::Drift;
 use super::error_sums::{ErrorSums, rounded};
 use super::footer::{Footer, KEY, RowGroup, RowGroupError, ValueColumns};
 use super::layout::{Layout, Table};
@@ -106,6 +107,7 @@ impl DataFileWriter {
             source,
             error: ErrorSums::default(),
             left: None,
+            drift: None,
             row_groups: Vec::new(),
         };
         let types = parquet_types(&schema, original)?;
@@ -164,6 +166,16 @@ impl DataFileWriter {
         self.footer.error.merge(&coded.error);
         coded.left.iter().for_each(|left| self.left.merge(left));
         Ok(bytes)
+    }
+
+    /// How many values were coded so far.
+    pub fn values(&self) -> u64 {
+        self.footer.error.values
+    }
+
+    /// Tells in the footer how the signals differ from those before.
+    pub fn tell(&mut self, drift: &Drift) {
+        self.footer.drift = Some(drift.clone());
     }
 
     /// Bytes of codes and residuals so far.

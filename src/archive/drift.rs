@@ -57,7 +57,7 @@ pub struct Promise {
 }
 
 /// A file that a dictionary no longer fits.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Drift {
     /// The file.
     pub file: String,
@@ -66,7 +66,7 @@ pub struct Drift {
     /// The same in words.
     pub told: String,
     /// The sensors that it is about, the most changed first; none where it is about all of them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sensors: Vec<String>,
     /// By how much: a factor, standard deviations, or places.
     pub size: f64,
@@ -77,21 +77,21 @@ pub struct Drift {
     /// The end of the band.
     pub limit: f64,
     /// The bytes that its codes and residuals take for a value, and what was promised.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_value: Option<f64>,
     /// What was promised.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promised_bytes_per_value: Option<f64>,
     /// The row of the file from which on it is so.
     pub since_row: u64,
     /// The time of that row, where the table has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// The dictionary that was learned for it instead.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
     /// The promise on its values, where that dictionary was chosen with another one than files before it have.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
 }
 

@@ -7,6 +7,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use parquet::file::metadata::ParquetMetaData;
 use serde::{Deserialize, Serialize};
 
+use super::drift::Drift;
 use super::error_sums::ErrorSums;
 use super::layout::{Layout, Table};
 use super::quantiser::Bound;
@@ -40,6 +41,9 @@ pub(crate) struct Footer {
     /// What codes leave of the values, as NMAE, before residuals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<f64>,
+    /// How its signals differ from those before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<Drift>,
     pub row_groups: Vec<RowGroup>,
 }
 

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::cells::{Cells, Group, Numeric};
 
@@ -381,7 +381,7 @@ fn apart(changes: &[f64]) -> f64 {
 }
 
 /// What kind of a change it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
     /// Values are so many times what they were.

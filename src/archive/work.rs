@@ -17,7 +17,7 @@ use super::copied::{copy, unreadable};
 use super::data_file::DataFile;
 use super::data_file_writer::{DataFileWriter, Settings};
 use super::dictionary_file::Description;
-use super::drift::{Drift, Known, Promise, Taken, Watch};
+use super::drift::{Drift, Known, Taken, Watch};
 use super::error_sums::ErrorSums;
 use super::footer::Footer;
 use super::hashes::{Hashes, hash_file};
@@ -72,12 +72,12 @@ impl Work<'_> {
         self.portray(sources).await?;
         for (i, source) in sources.iter().enumerate() {
             if self.job.resume
-                && let Some(entry) = self.finished(&sources[i..]).await?
+                && let Some((entry, drift)) = self.finished(&sources[i..]).await?
             {
                 let entry = known_by_content(entry, source).await;
                 self.progress.rows += source.rows;
                 report.resumed += 1;
-                report.drift.extend(resumed_drift(&entry, self.generation.description.promise));
+                report.drift.extend(drift);
                 report.files.push(entry);
                 continue;
             }
@@ -251,11 +251,11 @@ impl Work<'_> {
     }
 
     /// The entry of the data file of the first of these tables, if an earlier run has finished it.
-    async fn finished(&mut self, sources: &[Source]) -> Result<Option<FileEntry>> {
+    async fn finished(&mut self, sources: &[Source]) -> Result<Option<(FileEntry, Option<Drift>)>> {
         let Some(source) = sources.first() else { return Ok(None) };
         for spot in self.site.expected(&source.input.name, &source.identity())? {
-            if let Some(entry) = self.finished_at(source, spot, sources).await? {
-                return Ok(Some(entry));
+            if let Some(finished) = self.finished_at(source, spot, sources).await? {
+                return Ok(Some(finished));
             }
         }
         Ok(None)
@@ -266,7 +266,7 @@ impl Work<'_> {
         source: &Source,
         spot: Spot,
         sources: &[Source],
-    ) -> Result<Option<FileEntry>> {
+    ) -> Result<Option<(FileEntry, Option<Drift>)>> {
         let (store, path) = (&self.site.store, &spot.path);
         let length = match store.head(path).await {
             Ok(found) => found.size,
@@ -316,7 +316,9 @@ impl Work<'_> {
                 }
                 let signals = groups.iter().map(|group| group.signals as u64).sum();
                 let (error, left) = (coded.footer.error, coded.footer.left.map(|left| (left, signals)));
-                Ok(Some(self.entry(source, &spot, length, whole, &footer, error, left, None)))
+                let mut entry = self.entry(source, &spot, length, whole, &footer, error, left, None);
+                entry.drift = coded.footer.drift.as_ref().map(|drift| drift.told.clone());
+                Ok(Some((entry, coded.footer.drift.clone())))
             }
             None => {
                 let original = hash_file(&source.input.store, &source.input.path, None).await;
@@ -324,7 +326,8 @@ impl Work<'_> {
                     return Ok(None);
                 }
                 let error = ErrorSums::default();
-                Ok(Some(self.entry(source, &spot, length, whole, &footer, error, None, Some(chunks))))
+                let entry = self.entry(source, &spot, length, whole, &footer, error, None, Some(chunks));
+                Ok(Some((entry, None)))
             }
         }
     }
@@ -365,8 +368,8 @@ impl Work<'_> {
 
     /// Compresses one file; it is stored as it was if that is not larger, or if a dictionary does not pay.
     async fn file(&mut self, source: &Source, spot: &Spot) -> Result<Coded> {
-        let Description { layout, series, promise, kept, .. } = &self.generation.description;
-        let (promise, portrait, kept) = (*promise, self.generation.portrait.clone(), kept.is_some());
+        let Description { layout, series, kept, .. } = &self.generation.description;
+        let kept = kept.is_some();
         let table = Table::new(layout.clone(), source.schema.clone(), series.clone())?;
         if source.schema.fields() != self.schema.fields() {
             return Err(ArchiveError::layout(other_columns(&source.schema, self.schema)));
@@ -380,21 +383,11 @@ impl Work<'_> {
         }
         let upload = self.site.store.put_multipart(&spot.path).await?;
         let mut output = Output::new(WriteMultipart::new(upload));
-        let (mut watch, mut signals, mut coded_bytes) = (Watch::default(), 0, 0);
-        match self.blocks(source, &table, &mut output, &mut watch, (&mut signals, &mut coded_bytes)).await {
-            Ok((footer, error)) if output.length <= worthwhile(source.bytes) || source.rows == 0 => {
+        let (mut watch, mut signals) = (Watch::default(), 0);
+        match self.blocks(source, &table, &mut output, &mut watch, &mut signals).await {
+            Ok((footer, error, drift)) if output.length <= worthwhile(source.bytes) || source.rows == 0 => {
                 let (length, hash) = (output.length, output.hash());
                 let left = Some((watch.left().share(), signals));
-                let taken = Taken { bytes: coded_bytes, values: error.values };
-                let drift = promise.and_then(|promise| {
-                    let known = Known {
-                        table: &table,
-                        promise: &promise,
-                        portrait: portrait.as_deref(),
-                        is_told_by_portrait: self.generation.is_told_by_portrait(),
-                    };
-                    watch.drift(&source.input.name, signals, taken, &known)
-                });
                 let mut entry = self.entry(source, spot, length, hash, &footer, error, left, None);
                 entry.drift = drift.as_ref().map(|drift| drift.told.clone());
                 Ok(Coded { entry, drift, upload: output.upload })
@@ -411,15 +404,15 @@ impl Work<'_> {
         }
     }
 
-    /// Codes a file block by block, some of them at a time. Gives the footer's bytes.
+    /// Codes a file block by block, some of them at a time. Gives the footer's bytes, and whether the file has drifted.
     async fn blocks(
         &mut self,
         source: &Source,
         table: &Table,
         output: &mut Output,
         watch: &mut Watch,
-        (signals, coded_bytes): (&mut u64, &mut u64),
-    ) -> Result<(Bytes, ErrorSums)> {
+        signals: &mut u64,
+    ) -> Result<(Bytes, ErrorSums, Option<Drift>)> {
         let settings = self.settings();
         let sensors = settings.codebook.sensors();
         if let Some(fixed) = table.fixed_sensors().filter(|fixed| *fixed != sensors) {
@@ -474,16 +467,23 @@ impl Work<'_> {
             self.observer.on_progress(&self.progress);
         }
         source.check_rows(done)?;
-        let writer = match writer {
+        let mut writer = match writer {
             Some(writer) => writer,
             None => new_writer(None)?,
         };
-        *coded_bytes = writer.coded_bytes();
+        let taken = Taken { bytes: writer.coded_bytes(), values: writer.values() };
+        let drift = self.generation.description.promise.and_then(|promise| {
+            let is_told_by_portrait = self.generation.is_told_by_portrait();
+            let known =
+                Known { table, promise: &promise, portrait: portrait.as_deref(), is_told_by_portrait };
+            watch.drift(&source.input.name, *signals, taken, &known)
+        });
+        drift.iter().for_each(|drift| writer.tell(drift));
         let (end, error) = writer.finish()?;
         output.write(end.clone()).await?;
         let start = (end.len() as u64).checked_sub(indexed_length(&end, output.length)?);
         let start = start.ok_or_else(|| ArchiveError::corrupt("no footer was written"))?;
-        Ok((Bytes::from(end).slice(start as usize..), error))
+        Ok((Bytes::from(end).slice(start as usize..), error, drift))
     }
 
     async fn store_as_it_was(&self, source: &Source, spot: &Spot) -> Result<Coded> {
@@ -531,33 +531,6 @@ impl Coded {
     async fn discard(self) -> Result<()> {
         Ok(self.upload.abort().await?)
     }
-}
-
-/// The drift of a file that an earlier run has finished; since when is not known any more.
-fn resumed_drift(entry: &FileEntry, promise: Option<Promise>) -> Option<Drift> {
-    let (left, limit) = entry.left.zip(entry.left_limit)?;
-    let (file, promised) = (entry.path.clone(), promise?.left);
-    let (since_row, since, generation, bound) = (0, None, None, None);
-    let told = "codes leave more of the values than learning promised".to_string();
-    let (change, sensors, size) = (Change::Left, Vec::new(), left / promised);
-    let (bytes_per_value, promised_bytes_per_value) = (None, None);
-    let drift = Drift {
-        file,
-        change,
-        told,
-        sensors,
-        size,
-        left,
-        promised,
-        limit,
-        bytes_per_value,
-        promised_bytes_per_value,
-        since_row,
-        since,
-        generation,
-        bound,
-    };
-    (left > limit).then_some(drift)
 }
 
 /// The time of a row, where the table has a column of times.
