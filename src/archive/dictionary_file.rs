@@ -28,9 +28,11 @@ pub(crate) const FILE_NAME: &str = "dictionary.parquet";
 pub(crate) struct Description {
     pub version: u32,
     pub kernel: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, f64>,
     pub lambda: f64,
     pub layout: Layout,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<String>,
     /// The promise on the error of every value.
     pub bound: Bound,
