@@ -69,9 +69,6 @@ const RESIDUAL_POSITIONS: usize = 18;
 const MOST_MORE_POSITIONS: usize = 60;
 /// The description of what was asked for and promised, about.
 const PROMISE_BYTES: usize = 110;
-/// The record of the search, about, while it is not known yet.
-const RECORD_BYTES: usize = 250;
-
 /// Digits of parameters that are chosen.
 const DIGITS: usize = 3;
 
@@ -439,8 +436,7 @@ impl<'a> Candidates<'a> {
         let mut description = Description::new(codebook, layout, series, *bound, self.trials.signals);
         description.search = record;
         description.rounding = (rounding != bound).then_some(*rounding);
-        let described = if effort == Effort::Rough { PROMISE_BYTES + RECORD_BYTES } else { PROMISE_BYTES };
-        let dictionary = dictionary_file::write(codebook, &description)?.len() + described;
+        let dictionary = dictionary_file::write(codebook, &description)?.len() + PROMISE_BYTES;
         let outcome = self.trials.run(&settings, dictionary, effort, are_unseen_judged)?;
         let sigma = codebook.kernel().parameters().into_iter().find(|(name, _)| *name == "sigma");
         let measured = outcome.measured();

@@ -57,7 +57,8 @@ impl Generation {
         let is_close = |portrait: &Arc<Portrait>| {
             portrait.values == Values::Original || self.description.bound != Bound::None
         };
-        self.portrait.as_ref().is_some_and(is_close)
+        // Without atoms there are no codes that could fit less well than they did.
+        self.codebook.atoms() == 0 || self.portrait.as_ref().is_some_and(is_close)
     }
 }
 

@@ -107,6 +107,12 @@ impl Work<'_> {
             Layout::Long { .. } | Layout::Window { .. } => rows_of(sources) / codebook.sensors() as u64,
             _ => rows_of(sources),
         };
+        // What a dictionary has been learned from is what it knows.
+        let is_new = self.archive.is_none() && self.later.is_empty() && self.job.dictionary.is_none();
+        if is_new && !self.job.retrain_on_drift {
+            self.generation.portrait = None;
+            return Ok(());
+        }
         let is_compared = description.promise.is_some() && description.kept.is_none();
         if portrait.is_some() || !is_compared || signals < FEWEST_COMPARED {
             return Ok(());
