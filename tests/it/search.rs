@@ -57,9 +57,9 @@ fn looser_bounds_take_no_more_bytes() {
     for table in tables(&folder) {
         let ladder = ["0.25", "0.5", "0.6", "1", "2.5", "6"];
         let found = ladder.map(|bound| bytes(&folder, &table, &["--max-error", bound]));
-        // What is recorded of errors and bounds differs by a dozen digits.
+        // What is recorded of errors and bounds differs by some dozen digits.
         assert!(
-            found.is_sorted_by(|tighter, looser| *looser <= 1.006 * tighter),
+            found.is_sorted_by(|tighter, looser| *looser <= 1.002 * tighter + 64.0),
             "{table}: {found:?} for {ladder:?}"
         );
     }
