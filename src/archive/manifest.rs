@@ -24,6 +24,7 @@ pub(crate) const FILE_NAME: &str = "archive.json";
 pub(crate) const JOB_FILE: &str = "job.json";
 
 /// The mark of a local folder that is being made, or that was replaced and is to go; never part of an archive.
+#[cfg(feature = "cli")]
 pub(crate) const MARK_FILE: &str = ".sparrow-job";
 
 /// What writers of a local archive lock while they replace the manifest, and whoever replaces it all; empty.
