@@ -73,6 +73,9 @@ def predictions(tables):
         aims = ["--target-nmae", ",".join(map(str, NMAES)), "--target-ratio", ",".join(map(str, RATIOS))]
         estimate, seconds = run("estimate", table, *aims, "--format", "json")
         for line in estimate["ladder"]:
+            # A bound is predicted for, too.
+            if "target" not in line["aim"]:
+                continue
             [(kind, value)] = line["aim"]["target"].items()
             _, report, _ = compress(table, f"--target-{kind}", value)
             found, nmae = report["archive_bytes"], report["nmae"]

@@ -278,14 +278,26 @@ struct Way {
 /// fewest bytes under it does so for the goal, too.
 fn with_residuals(candidates: &Candidates<'_>, residuals: &mut Space, goal: Goal) -> Result<Way> {
     let without_atoms = residuals.with_fewest_atoms(candidates, goal)?;
-    let bound = candidates.bound(Family::Residuals, without_atoms.knob);
-    let mut space = Space::new(candidates, Family::Bounded(bound));
-    let found = search_under_bound(candidates, &mut space)?;
-    let tried = space.nearest(Goal::Smallest);
-    let Best { rungs, learned, measurement } = best_under_bound(candidates, &space, &found, &[])?;
-    let cost = goal.cost(&candidates.counted(&measurement.outcome));
-    let found = Found { rungs, knob: without_atoms.knob, excess: without_atoms.excess, cost };
-    Ok(Way { family: Family::Residuals, rough_goal: goal, found, learned, tried })
+    // What is saved under the first bound is spent on a tighter one, which other choices may suit.
+    let rounds = if matches!(goal, Goal::Bytes(_)) { 2 } else { 1 };
+    let (mut knob, mut best): (f64, Option<Way>) = (without_atoms.knob, None);
+    for _ in 0..rounds {
+        let mut space = Space::new(candidates, Family::Bounded(candidates.bound(Family::Residuals, knob)));
+        let found = search_under_bound(candidates, &mut space)?;
+        let tried = space.nearest(Goal::Smallest);
+        let Best { rungs, learned, measurement } = best_under_bound(candidates, &space, &found, &[])?;
+        let cost = goal.cost(&candidates.counted(&measurement.outcome));
+        let mut found = Found { rungs, knob, excess: without_atoms.excess, cost };
+        if rounds > 1 {
+            found = residuals.climb(candidates, goal, Some(&found), 0..0)?;
+            knob = found.knob;
+        }
+        if best.as_ref().is_none_or(|best| found.is_better_than(&best.found)) {
+            best = Some(Way { family: Family::Residuals, rough_goal: goal, found, learned, tried });
+        }
+    }
+    // Cannot be absent: there is at least one round.
+    best.ok_or_else(|| ArchiveError::corrupt("no bound was tried"))
 }
 
 /// The fewest bytes under a space's bound, as far as rough measurements tell.
