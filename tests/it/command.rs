@@ -290,7 +290,7 @@ fn columns_are_called_as_they_were_asked_for() {
                  SELECT avg(v[1]), count(*), max(t.k) FROM t;
                  SELECT k % 2, t.k, sum(v[2]) FROM t GROUP BY k % 2, t.k HAVING sum(v[2]) > 0 ORDER BY sum(v[2]) DESC;
                  SELECT DISTINCT k FROM t ORDER BY k;
-                 SELECT 1 UNION ALL SELECT 2 LIMIT 1";
+                 SELECT 1 UNION ALL SELECT 1 LIMIT 1";
     let output = run(&["sql", "--format", "csv", "-c", query]);
     let text = stdout(&output);
     assert!(output.status.success(), "{}", stderr(&output));
