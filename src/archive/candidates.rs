@@ -69,6 +69,7 @@ const RESIDUAL_POSITIONS: usize = 18;
 const MOST_MORE_POSITIONS: usize = 60;
 /// The description of what was asked for and promised, about.
 const PROMISE_BYTES: usize = 110;
+
 /// Digits of parameters that are chosen.
 const DIGITS: usize = 3;
 

@@ -150,7 +150,9 @@ async fn carry_out(plan: Plan<'_>, job: &Job, observer: &dyn JobObserver) -> Res
             if job.resume {
                 store.put(&site.job_file(), id.as_bytes().to_vec().into()).await?;
             }
-            let request = Request { bound, target: job.target, learn: job.learn.clone() };
+            // What a dictionary has been learned from is what it knows.
+            let is_compared = job.retrain_on_drift || job.dictionary.is_some();
+            let request = Request { bound, target: job.target, learn: job.learn.clone(), is_compared };
             let generation = loop {
                 let same = |source: &&Source| source.schema.fields() == table.schema.fields();
                 let fitting: Vec<&Source> = sources.iter().filter(same).collect();

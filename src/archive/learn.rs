@@ -391,6 +391,7 @@ impl Material {
     /// one integer to another.
     fn aligned(&self, bound: f64) -> Vec<f64> {
         const ENOUGH: usize = 8192;
+        const MOST_ALIGNED: f64 = (1u64 << 40) as f64;
         let signals = self.signals();
         let stride = signals.div_ceil(ENOUGH).max(1);
         let changes = |sensor: usize, centre: f64| -> f64 {
@@ -402,6 +403,10 @@ impl Material {
         };
         let best = |(sensor, median): (usize, &f64)| {
             let step = SHARE_OF_BOUND * bound;
+            // Where values are so many steps from zero, doubles do not tell their edges apart.
+            if median.abs() > MOST_ALIGNED * step {
+                return *median;
+            }
             let moved = [0.0, 1.0, -1.0, 2.0].map(|steps| ((median / step).round() + steps) * step);
             let costs = moved.map(|centre| changes(sensor, centre));
             let best = (0..moved.len()).min_by(|a, b| costs[*a].total_cmp(&costs[*b]));

@@ -30,6 +30,8 @@ pub(super) struct Request {
     pub bound: Bound,
     pub target: Option<Target>,
     pub learn: LearnSettings,
+    /// Whether tables will be compared with what was learned from.
+    pub is_compared: bool,
 }
 
 impl Request {
@@ -107,7 +109,8 @@ pub(super) async fn learn(
     description.target = request.target;
     description.learn = request.learn.clone();
     description.promise = promise;
-    let portrait = if kept.is_none() { material.portrait() } else { None };
+    let is_drawn = request.is_compared && kept.is_none();
+    let portrait = if is_drawn { material.portrait() } else { None };
     description.kept = kept;
     description.search = search;
     Ok(Generation { codebook, description, portrait })

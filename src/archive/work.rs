@@ -110,7 +110,6 @@ impl Work<'_> {
         // What a dictionary has been learned from is what it knows.
         let is_new = self.archive.is_none() && self.later.is_empty() && self.job.dictionary.is_none();
         if is_new && !self.job.retrain_on_drift {
-            self.generation.portrait = None;
             return Ok(());
         }
         let is_compared = description.promise.is_some() && description.kept.is_none();
@@ -213,7 +212,7 @@ impl Work<'_> {
     fn request(&self) -> Request {
         let description = &self.generation.description;
         let bound = if description.target.is_some() { Bound::None } else { description.bound };
-        Request { bound, target: description.target, learn: description.learn.clone() }
+        Request { bound, target: description.target, learn: description.learn.clone(), is_compared: true }
     }
 
     /// Those of these files that have the archive's columns.

@@ -17,15 +17,21 @@ use crate::math::{
     Coder, CoderOptions, Codes, MathError, PreparedDictionary, Signals, check_vector as check_values,
 };
 
-/// What users may set.
-pub(super) const OPTIONS: Known = &[
+/// What users may set of codes that they are given: how they are coded, and last what they are like.
+pub(super) const OF_CODES: Known = &[
     ("lambda", Kind::Number),
     ("coder", Kind::Text),
     ("max_nonzeros", Kind::Count),
     ("residual", Kind::Number),
     ("tolerance", Kind::Number),
     ("on_bad", Kind::Text),
+    ("compact", Kind::Flag),
 ];
+/// What users may set of coding.
+pub(super) const OPTIONS: Known = match OF_CODES.split_last() {
+    Some((_, of_coding)) => of_coding,
+    None => OF_CODES,
+};
 
 /// Rows that were coded over one dictionary.
 pub(super) struct Coded<'a> {

@@ -11,22 +11,12 @@ use datafusion::logical_expr::{
 
 use crate::columnar::{code_type, compact_code_type, to_code_array, to_compact_code_array, vector_type};
 use crate::sql::arguments::{check_dictionary, check_vector};
-use crate::sql::coding::Settings;
+use crate::sql::coding::{OF_CODES, Settings};
 use crate::sql::documentation::{document, signature};
 use crate::sql::held::hold_dictionary;
-use crate::sql::options::{Kind, Known, Options, check_types};
+use crate::sql::options::{Options, check_types};
 
 const NAME: &str = "sparse_encode";
-/// Those of coding, and what the codes are like.
-const OPTIONS: Known = &[
-    ("lambda", Kind::Number),
-    ("coder", Kind::Text),
-    ("max_nonzeros", Kind::Count),
-    ("residual", Kind::Number),
-    ("tolerance", Kind::Number),
-    ("on_bad", Kind::Text),
-    ("compact", Kind::Flag),
-];
 
 /// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -56,9 +46,9 @@ impl ScalarUDFImpl for Encode {
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         check_vector(NAME, &args.arg_fields[0])?;
         check_dictionary(NAME, &args.arg_fields[1])?;
-        check_types(NAME, OPTIONS, args.arg_fields.get(2).map(|field| field.data_type()))?;
+        check_types(NAME, OF_CODES, args.arg_fields.get(2).map(|field| field.data_type()))?;
         if let Some(Some(literal)) = args.scalar_arguments.get(2) {
-            settings(&Options::from_scalar(NAME, OPTIONS, literal)?)?;
+            settings(&Options::from_scalar(NAME, OF_CODES, literal)?)?;
         }
         let compact = args.arg_fields.get(2).is_some_and(|field| names_compact(field.data_type()));
         let data_type = if compact { compact_code_type() } else { code_type() };
@@ -66,7 +56,7 @@ impl ScalarUDFImpl for Encode {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let options = Options::from_argument(NAME, OPTIONS, args.args.get(2))?;
+        let options = Options::from_argument(NAME, OF_CODES, args.args.get(2))?;
         let settings = settings(&options)?;
         let vectors = args.args[0].to_array(args.number_rows)?;
         let names = [args.arg_fields[0].name().as_str(), args.arg_fields[1].name()];
