@@ -4,6 +4,7 @@
 //! where both are the same what was rounded away decides.
 
 use super::number::Number;
+use crate::math::sums::two_sum;
 
 /// Products of at least this are rounded by something that is a number too.
 const ROUNDED_EXACTLY: f64 = f64::MIN_POSITIVE * (1u64 << 54) as f64;
@@ -56,12 +57,10 @@ impl Number {
     }
 }
 
-/// By how much two numbers are further apart than their rounded difference: Knuth's two-sum, which is exact.
+/// By how much two numbers are further apart than their rounded difference.
 #[cold]
 fn rounded_away(one: f64, other: f64) -> f64 {
-    let difference = one - other;
-    let back = one - difference;
-    let rest = (one - (difference + back)) + (back - other);
+    let (difference, rest) = two_sum(one, -other);
     if difference < 0.0 { -rest } else { rest }
 }
 

@@ -27,7 +27,7 @@ mod ridge;
 mod sample;
 pub mod search;
 mod signals;
-mod sums;
+pub(crate) mod sums;
 pub mod synthetic;
 
 pub use coders::{Code, Coder, CoderOptions, Codes, ExitReason, SignalReport};

@@ -34,7 +34,7 @@ impl ExactSum {
 }
 
 /// `a + b` and the exact rounding error of that addition (Knuth).
-fn two_sum(a: f64, b: f64) -> (f64, f64) {
+pub(crate) fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
     let b_seen = sum - a;
     (sum, (a - (sum - b_seen)) + (b - b_seen))
